@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparse_opt import _library, _ranks, _tools
+from sparse_opt import _library, _marks, _ranks, _tools
 from sparse_opt._errors import StepError
 from sparse_opt._program import Export
 from sparse_opt._ranks import Ranks
@@ -109,8 +109,9 @@ def target_of(device: Any) -> str:
     return _library.target(device)
 
 
-def require_compilable(export: Any, marks: Any, seed: Any) -> None:
-    """Raises `StepError` for what is no export, no marks or no seed."""
+def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
+    """Returns marks that match only what they fit; raises `StepError` for what is no
+    export, no marks or no seed."""
     require_text(export)
     if isinstance(marks, str):
         raise StepError(
@@ -123,6 +124,7 @@ def require_compilable(export: Any, marks: Any, seed: Any) -> None:
             "expected weights to mark, but got a step without any: call a part of the"
             " state `params`, or export it with roles={'^state': 'param'}"
         )
+    return _marks.fitted(export, marks)
 
 
 def is_of_blocks(marks: Sequence[str]) -> bool:

@@ -80,7 +80,7 @@ def compile(
       StepError: the compiler refused the step, or the exported program has
         changed since.
     """
-    _compiler.require_compilable(export, marks, seed)
+    marks = _compiler.compilable_marks(export, marks, seed)
     program = export.program if isinstance(export, Export) else None
     if program is not None:
         program.check()

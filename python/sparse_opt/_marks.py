@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Which weights a mark takes, before anything is compiled.
+
+"""Marks that match more than matrices that their blocks divide.
+
+`match=weight$` matches the weights of norms and convolutions as well. What no block
+fits stays dense, which one line says; a mark that nothing fits is an error that says
+what could be marked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sparse_opt import _say
+from sparse_opt._errors import StepError
+
+_ARGUMENT = re.compile(r"tensor<((?:\d+x)*)(b?f\d+)>[^{},]*\{([^{}]*)\}")
+_MOST_NAMED = 3
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """What a mark says of plain matrices."""
+
+    match: re.Pattern[str]
+    rows: int
+    cols: int
+
+    @classmethod
+    def of(cls, mark: str) -> _Mark | None:
+        """Returns what a mark says; None if it is of other arguments, or the compiler has
+        to say what is wrong with it."""
+        options = dict(part.partition("=")[::2] for part in mark.split())
+        block = re.fullmatch(r"(\d+)x(\d+)", options.get("block", "16x16"))
+        if not {"match"} <= set(options) <= {"match", "block", "density"} or not block:
+            return None
+        sizes = int(block[1]), int(block[2])
+        try:
+            return cls(re.compile(options["match"]), *sizes) if all(sizes) else None
+        except re.error:
+            return None
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Returns whether blocks divide what has this shape."""
+        if len(shape) != 2 or shape[0] * shape[1] == 1:
+            return False
+        return not (shape[0] % self.rows or shape[1] % self.cols)
+
+
+def fitted(export: str, marks: Sequence[str]) -> list[str]:
+    """Returns marks that match only what their blocks fit.
+
+    Raises:
+      StepError: a mark fits nothing of what it matches, but something else.
+    """
+    shapes = _shapes(export)
+    return [_fit(mark, shapes) for mark in marks]
+
+
+def _shapes(export: str) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a step's weights, by name."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for sizes, _, attributes in _ARGUMENT.findall(export):
+        name = re.search(r'bsr\.name = "([^"]*)"', attributes)
+        role = re.search(r'bsr\.role = "([^"]*)"', attributes)
+        if name and (role is None or role[1] == "param"):
+            shape = tuple(int(n) for n in sizes.split("x") if n)
+            shapes.setdefault(name[1], shape)
+    return shapes
+
+
+def _fit(text: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
+    mark = _Mark.of(text) if isinstance(text, str) else None
+    if mark is None:
+        return text
+    matched = [name for name in shapes if mark.match.search(name)]
+    fit = [name for name in matched if mark.fits(shapes[name])]
+    if len(fit) == len(matched):
+        return text
+    others = [name for name in shapes if name not in matched and mark.fits(shapes[name])]
+    left = [name for name in matched if name not in fit]
+    what = f"matrices that blocks of {mark.rows}x{mark.cols} divide"
+    if fit:
+        _say.line(
+            f"'{mark.match.pattern}' marks {len(fit)} of {len(matched)} weights, the"
+            f" {what}; dense stay {_named(left, shapes)}"
+        )
+        names = "|".join(map(re.escape, fit))
+        return text.replace(f"match={mark.match.pattern}", f"match=^({names})$")
+    if others:
+        raise StepError(
+            f"expected '{mark.match.pattern}' to match {what}, but got"
+            f" {_named(left, shapes)}: choose another block, or mark"
+            f" {_named(others, shapes)}"
+        )
+    return text  # The compiler says what is wrong with it.
+
+
+def _named(names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]) -> str:
+    first = [f"'{name}' {list(shapes[name])}" for name in names[:_MOST_NAMED]]
+    more = len(names) - len(first)
+    return ", ".join(first) + (f" and {more} more" if more else "")

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# A mark takes the matrices that its blocks divide, and says what it leaves.
+
+# RUN: %python %s | FileCheck %s --implicit-check-not=accepted
+
+"""Marks on a model with norms, convolutions and matrices of odd sizes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import torch
+from torch import nn
+
+import sparse_opt.torch
+from refusals import refuse
+
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(16, 32), nn.LayerNorm(32), nn.Linear(32, 7)
+        self.conv, self.even = nn.Conv1d(1, 4, 3), nn.Linear(32, 24)
+
+    def forward(self, x: Any) -> Any:
+        h = self.norm(self.up(x))
+        return self.down(h).sum() + self.conv(x[:, None]).sum() + self.even(h).square().sum()
+
+
+def train_step(model: nn.Module, optimizer: Any, batch: Any) -> Any:
+    optimizer.zero_grad()
+    loss = model(batch)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+model = Model()
+optimizer = torch.optim.Adam(model.parameters(), 0.1)
+exported = sparse_opt.torch.export(train_step, model, optimizer, torch.randn(4, 16))
+
+
+def compile(mark: str) -> sparse_opt.Step:
+    return sparse_opt.compile(exported, [mark], options=["-O", "0"], pattern="random")
+
+
+# CHECK: 'weight$' marks 2 of 5 weights, the matrices that blocks of 8x8 divide; dense stay 'norm.weight' [32], 'down.weight' [7, 32], 'conv.weight' [4, 1, 3]
+# CHECK: ['up.weight', 'even.weight']
+step = compile("match=weight$ block=8x8 density=0.5")
+print(list(step.patterns))
+
+# CHECK: evaluated True
+batch = torch.randn(4, 16)
+print("evaluated", bool(step.evaluate(batch) == step(batch)))
+
+# What fits all says nothing.
+# CHECK: ['even.weight']
+print(list(compile("match=even.weight$ block=8x8").patterns))
+
+# CHECK: expected 'norm|down' to match matrices that blocks of 8x8 divide, but got 'norm.weight' [32], 'norm.bias' [32], 'down.weight' [7, 32] and 1 more: choose another block, or mark 'up.weight' [32, 16], 'even.weight' [24, 32]
+refuse(compile, "match=norm|down block=8x8")
+
+# CHECK: expected 'wieght$' to match the bsr.name of a weight, but got no match in 10 names: the nearest are
+refuse(compile, "match=wieght$ block=8x8")
+
+# CHECK: argument "up.weight": expected matrix 32x16 to be a multiple of block 64x64: pad it or choose another block
+refuse(compile, "match=up.weight$ block=64x64")
