@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
+from jax import lax
 from jaxlib.mlir import ir
 
 from sparse_opt.jax._build import (
@@ -18,6 +21,7 @@ from sparse_opt.jax._build import (
     splat,
     tensor_type,
 )
+from sparse_opt.jax._traced import replace
 
 
 def move_empty_slice(operation: ir.Operation) -> None:
@@ -33,6 +37,45 @@ def move_empty_slice(operation: ir.Operation) -> None:
             ("strides", [1] * len(shape)),
         ):
             operation.attributes[name] = ir.DenseI64ArrayAttr.get(values)
+
+
+def lower_pad(operation: ir.Operation) -> list[Value] | None:
+    """Lowers a padding between elements, in slices and paddings around them.
+
+    StableHLO's own begins behind the end where no element is left.
+    """
+    low, high, between = (
+        list(ir.DenseI64ArrayAttr(operation.attributes[f"{name}"]))
+        for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
+    )
+    operand, filling = operation.operands
+    shape = ir.RankedTensorType(operand.type).shape
+    if not all(shape):
+        size = ir.RankedTensorType(operation.result.type).shape
+        return replace(lambda x: jnp.full(size, x), operation, [filling])
+    if not any(between):
+        return None
+
+    def run(x: jax.Array, value: jax.Array) -> jax.Array:
+        for dim, count in enumerate(between):
+            x = _spread(x, value, dim, count) if count and x.shape[dim] > 1 else x
+        edges = [(max(a, 0), max(b, 0), 0) for a, b in zip(low, high)]
+        x = lax.pad(x, value, edges)
+        first = [max(-a, 0) for a in low]
+        last = [n - max(-b, 0) for n, b in zip(x.shape, high)]
+        return lax.slice(x, first, last)
+
+    return replace(run, operation, [operand, filling])
+
+
+def _spread(x: jax.Array, value: jax.Array, dim: int, count: int) -> jax.Array:
+    """Puts `count` times `value` between the elements along a dimension."""
+    length = x.shape[dim]
+    x = lax.expand_dims(x, [dim + 1])
+    edges = [(0, count if d == dim + 1 else 0, 0) for d in range(x.ndim)]
+    x = lax.pad(x, value, edges)
+    x = lax.collapse(x, dim, dim + 2)
+    return lax.slice_in_dim(x, 0, length * (count + 1) - count, axis=dim)
 
 
 def lower_concatenate(operation: ir.Operation) -> list[Value] | None:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from sparse_opt._errors import ExportError
 from sparse_opt.jax._build import (
     Value,
     add_scalars,
@@ -26,7 +25,6 @@ from sparse_opt.jax._build import (
     is_zero,
     loop_index,
     multiply_scalars,
-    place_of,
     reshape,
     scalar,
     splat,
@@ -34,6 +32,7 @@ from sparse_opt.jax._build import (
     transpose,
     zeros,
 )
+from sparse_opt.jax._scatters import kind_of
 
 
 def _index_columns(
@@ -160,8 +159,8 @@ def lower_gather(operation: ir.Operation) -> list[Value] | None:
     return [generic(columns, init, dims, 0, body)]
 
 
-def lower_scatter(operation: ir.Operation) -> list[Value]:
-    """Lowers a scatter-add of whole rows, the gradient of a gather.
+def lower_scatter(operation: ir.Operation) -> list[Value] | None:
+    """Lowers a scatter-add of whole rows, the gradient of a gather; no other one.
 
     It is the product of a one-hot matrix with the updates, in this one form, of
     which the compiler makes `bsr.scatter_add`: a product adds 0 times infinity,
@@ -195,8 +194,9 @@ def lower_scatter(operation: ir.Operation) -> list[Value]:
     `select(index(v) == id, update, 0)`. Ids out of bounds match no index, so
     that their updates are dropped, as they must be.
     """
+    if kind_of(operation) != "add" or len(operation.operands) != 3:
+        return None
     operand, indices, updates = operation.operands
-    _require_add(operation)
     type = ir.RankedTensorType(operand.type)
     element = type.element_type
     numbers = stablehlo.ScatterDimensionNumbers(
@@ -224,10 +224,7 @@ def lower_scatter(operation: ir.Operation) -> list[Value]:
         or any(update_shape[windows[d]] != type.shape[d] for d in whole)
         or any(update_shape[windows[d]] != 1 for d in indexed if d in windows)
     ):
-        raise ExportError(
-            f"expected a scatter-add of whole rows, but got '{numbers}'"
-            f" on {type}{place_of(operation)}"
-        )
+        return None
 
     # Bring the ids to [batched..., s], the updates to [batched..., s, whole...].
     index_dims = [d for d in range(len(update_shape)) if d not in window_dims]
@@ -305,22 +302,6 @@ def _rows_of_batches(ids: Value, num_rows: int) -> Value:
         rows = elementwise("add", first, clamped)
         ids = elementwise("select", _equal(clamped, ids), rows, splat(ids, -1))
     return reshape(ids, [num_batches * num_ids])
-
-
-def _require_add(scatter: ir.Operation) -> None:
-    """Checks that `scatter` adds what falls on one place."""
-    body = scatter.regions[0].blocks[0]
-    combine = body.operations[0].operation
-    returned = list(body.operations)[-1].operands[0]
-    if (
-        combine.name != "stablehlo.add"
-        or set(combine.operands) != set(body.arguments)
-        or returned != combine.result
-    ):
-        raise ExportError(
-            f"expected a scatter that adds, but got '{combine.name}'"
-            f"{place_of(scatter)}"
-        )
 
 
 def _linear_ids(

@@ -16,10 +16,9 @@ import re
 import sys
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Literal
 
 from jax._src.interpreters import mlir as jax_mlir
-from jax._src.lib import jax_mlir_ext  # type: ignore[attr-defined]
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
@@ -40,11 +39,15 @@ from sparse_opt.jax._build import (
 from sparse_opt.jax._control import (
     lower_case,
     lower_concatenate,
+    lower_pad,
     lower_while,
     move_empty_slice,
 )
 from sparse_opt.jax._lookups import lower_gather, lower_scatter
+from sparse_opt.jax._scatters import lower_any_scatter
+from sparse_opt.jax._sorts import lower_reduce, lower_sort
 from sparse_opt.jax._top_k import lower_top_k
+from sparse_opt.jax._traced import inline_calls
 
 _SCOPE = re.compile(r'"([^"]*)"(?!:\d)')
 _LINE = re.compile(r'"([^"]*)":(\d+):(\d+)')
@@ -85,14 +88,18 @@ def lower(
         # A run of the pass loads the dialects that the rewrites build.
         _run(ir.Module.create(), "func.func(stablehlo-legalize-to-linalg)")
         module = ir.Module.parse(text)
-        _inline(module)
+        inline_calls(module)
         _simplify_locations(module, has_lines)
         rewrite_all(module, "chlo.top_k", lower_top_k)
         _run(module, "symbol-dce,func.func(chlo-legalize-to-stablehlo)")
         rewrite_all(module, "stablehlo.case", lower_case)
         rewrite_all(module, "stablehlo.while", lower_while)
-        rewrite_all(module, "stablehlo.gather", lower_gather)
+        rewrite_all(module, "stablehlo.sort", lower_sort)
         rewrite_all(module, "stablehlo.scatter", lower_scatter)
+        rewrite_all(module, "stablehlo.scatter", lower_any_scatter)
+        rewrite_all(module, "stablehlo.gather", lower_gather)
+        rewrite_all(module, "stablehlo.reduce", lower_reduce)
+        rewrite_all(module, "stablehlo.pad", lower_pad)
         rewrite_all(module, "stablehlo.slice", move_empty_slice)
         rewrite_all(module, "stablehlo.concatenate", lower_concatenate)
         _run(module, "func.func(stablehlo-legalize-to-linalg)")
@@ -111,36 +118,25 @@ def lower(
 
 def _run(module: ir.Module, pipeline: str) -> None:
     manager = passmanager.PassManager.parse(f"builtin.module({pipeline})")
-    manager.run(module.operation)
+    try:
+        manager.run(module.operation)
+    except ir.MLIRError as error:
+        raise ExportError(_explain(error)) from error
 
 
-def _inlined(callee: ir.Operation, call: ir.Operation) -> Sequence[Value]:
-    """Puts what `callee` does in front of its call; returns the results."""
-    arguments = callee, list(call.operands)
-    inline: Any = jax_mlir_ext.inlined_func_call
-    if "block: " not in (inline.__doc__ or ""):  # since 0.10.2
-        return cast(Sequence[Value], inline(*arguments, call.location))
-    operations = call.block.operations
-    count = len(operations)
-    values = cast(Sequence[Value], inline(*arguments, call.block, call.location))
-    for operation in list(operations)[count:]:
-        operation.move_before(call)
-    return values
+_FAILED = re.compile(r'"([^"]*)"\("([^"]*)":(\d+):\d+')
 
 
-def _inline(module: ir.Module) -> None:
-    """Inlines every call; JAX calls functions of one block only."""
-    functions = {
-        ir.StringAttr(f.attributes["sym_name"]).value: f.operation
-        for f in module.body.operations
-    }
-
-    def inline(call: ir.Operation) -> Sequence[Value]:
-        callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-        return _inlined(functions[callee], call)
-
-    while any(op.name == "func.call" for op in walk(functions["main"])):
-        rewrite_all(module, "func.call", inline)
+def _explain(error: ir.MLIRError) -> str:
+    """Returns one sentence for a pass that failed."""
+    text = str(error)
+    found = _FAILED.search(text)
+    where = f" at {found[2]}:{found[3]}" if found else ""
+    got = found[1].rpartition("/")[2] if found else text.splitlines()[0]
+    return (
+        f"expected operations that lower to linalg, but got '{got}'{where}: write it in"
+        " terms of others, or do it outside of the step"
+    )
 
 
 def _drop_meshes(module: ir.Module) -> None:

@@ -10,21 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax._src.interpreters import mlir as jax_mlir
-from jax._src.lib import jax_mlir_ext  # type: ignore[attr-defined]
 from jaxlib.mlir import ir
 
 from sparse_opt._errors import ExportError
 from sparse_opt.jax._build import Value, place_of
+from sparse_opt.jax._traced import replace
 
 _MOST = 64  # the text grows with every search
-_TYPES = [
-    jnp.dtype(name)
-    for name in (
-        *("float32", "bfloat16", "float16", "float64"),
-        *("int32", "int8", "int64", "int16", "uint8", "uint32"),
-    )
-]
 
 
 def lower_top_k(operation: ir.Operation) -> list[Value]:
@@ -35,19 +27,7 @@ def lower_top_k(operation: ir.Operation) -> list[Value]:
             f"expected top_k of at most {_MOST} elements, but got {count}"
             f"{place_of(operation)}: sort outside of the step"
         )
-    type = ir.RankedTensorType(operation.operands[0].type)
-    dtype = next(
-        t for t in _TYPES if jax_mlir.dtype_to_ir_type(t) == type.element_type
-    )
-    row = jax.ShapeDtypeStruct(tuple(type.shape), dtype)  # type: ignore[no-untyped-call]
-    traced = jax.jit(lambda x: _top_k(x, count)).trace(row)
-    module = ir.Module.parse(traced.lower().as_text())
-    function = module.body.operations[0]
-    return list(
-        jax_mlir_ext.inlined_func_call(
-            function.operation, list(operation.operands), operation.location
-        )
-    )
+    return replace(lambda x: _top_k(x, count), operation, list(operation.operands))
 
 
 def _top_k(x: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
