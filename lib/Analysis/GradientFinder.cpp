@@ -78,6 +78,16 @@ static Off getEntryOff(Value value, const std::optional<Entries> &entries,
   return most;
 }
 
+/// What `op` only adds up, as gradients of examples, or null.
+static Value getSummed(Operation *op) {
+  auto sum = dyn_cast<linalg::LinalgOp>(op);
+  return sum && sum.getNumReductionLoops() && sum.getNumDpsInputs() == 1 &&
+                 llvm::all_of(sum.getBlock()->without_terminator(),
+                              llvm::IsaPred<arith::AddFOp, arith::ExtFOp>)
+             ? sum.getDpsInputs()[0]
+             : Value();
+}
+
 /// The values of the weight's space, and the functions of its entries and of
 /// its gradients beside it, in the order of the program.
 SmallVector<Value> GradientFinder::getFunctions(unsigned number) const {
@@ -126,6 +136,9 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
         offs[value] = Off::Data;
     } else if (isGather(op)) {
       offs[value] = Off::Data;
+    } else if (Value input = getSummed(op)) {
+      offs[value] = getOff(offs, input);
+      makeup.add(op);
     } else if (isEntryWise(op)) {
       std::optional<Entries> entries =
           isInside ? inside->second.front()

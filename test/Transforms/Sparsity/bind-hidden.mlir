@@ -355,3 +355,38 @@ func.func @joined_data(%w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %
   %norm = linalg.reduce { arith.addf } ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
   return %norm : tensor<f32>
 }
+
+// -----
+
+// The gradient of each example, and their sum with a penalty's derivative, of
+// which the norm is returned: both are masked.
+// CHECK-LABEL: func.func @examples_and_penalty(
+// CHECK-NOT:     bsr.unmasked
+// CHECK:         %[[SUM:.*]] = linalg.add ins(%reduced
+// CHECK:         %[[S:.*]] = bsr.sample %{{.*}}, %[[SUM]]
+// CHECK:         %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK:         linalg.reduce {{.*}} ins(%[[D]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @examples_and_penalty(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark}, %x: tensor<2x4x8xf32>)
+    -> (tensor<8x8xf32>, tensor<2xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c8 = arith.constant dense<0.0> : tensor<2x8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<2x4x8xf32>
+  %e = tensor.empty() : tensor<2x8x8xf32>
+  %t = tensor.empty() : tensor<2x8x4xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %s2 = arith.constant dense<0.0> : tensor<2xf32>
+  %v = linalg.broadcast ins(%w : tensor<8x8xf32>) outs(%e : tensor<2x8x8xf32>) dimensions = [0]
+  %y = linalg.batch_matmul ins(%x, %v : tensor<2x4x8xf32>, tensor<2x8x8xf32>) outs(%c4 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  %xt = linalg.transpose ins(%x : tensor<2x4x8xf32>) outs(%t : tensor<2x8x4xf32>) permutation = [0, 2, 1]
+  %h = linalg.batch_matmul ins(%xt, %y : tensor<2x8x4xf32>, tensor<2x4x8xf32>) outs(%c8 : tensor<2x8x8xf32>) -> tensor<2x8x8xf32>
+  %norms = linalg.reduce { arith.addf } ins(%h : tensor<2x8x8xf32>) outs(%s2 : tensor<2xf32>) dimensions = [1, 2]
+  %g = linalg.reduce { arith.addf } ins(%h : tensor<2x8x8xf32>) outs(%c : tensor<8x8xf32>) dimensions = [0]
+  %d = linalg.exp ins(%w : tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %sum = linalg.add ins(%g, %d : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%sum : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %next = linalg.sub ins(%w, %sum : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norms, %norm : tensor<8x8xf32>, tensor<2xf32>, tensor<f32>
+}
