@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from sparse_opt.jax import _points, _supports
 from sparse_opt.jax._supports import NONE, UNKNOWN, Support, Supports
@@ -98,7 +98,8 @@ class Reference:
         special = {"scan": self._scan, "while": self._while, "cond": self._cond}
         if primitive.name in special:
             return special[primitive.name](equation, values, inputs)
-        if any(s.is_marked for s in inputs) and _differentiates(equation.params):
+        options = tuple(equation.params.values())
+        if any(s.is_marked for s in inputs) and _differentiates(options):
             self.seen.doubts.append(_points.line_of(equation))
         for variable in equation.outvars:
             self.seen.epsilon = max(self.seen.epsilon, epsilon_of(variable.aval.dtype))
@@ -228,12 +229,16 @@ class Reference:
         return value
 
 
-def _differentiates(params: Mapping[str, Any]) -> bool:
-    """Returns whether functions in the options of an equation differentiate."""
+def _differentiates(value: Any) -> bool:
+    """Returns whether options of an equation have a function that differentiates."""
+    if isinstance(value, (tuple, list)):
+        return any(map(_differentiates, value))
+    if not isinstance(value, (Jaxpr, ClosedJaxpr)):
+        return False
     return any(
-        equation.primitive is _points.GRADIENT or _differentiates(equation.params)
-        for jaxpr in jaxprs_in_params(params)
-        for equation in jaxpr.eqns
+        equation.primitive is _points.GRADIENT
+        or _differentiates(tuple(equation.params.values()))
+        for equation in value.eqns
     )
 
 
