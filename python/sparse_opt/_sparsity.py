@@ -228,7 +228,7 @@ class Sparsity:
             for i, group in enumerate(self.groups):
                 if re.search(group.match, pattern.name):
                     matched.add(i)
-                    if not pattern.is_static:
+                    if step._is_dynamic(pattern):
                         self._members.append(_Member(pattern, group))
                     break
         for i, group in enumerate(self.groups):
@@ -325,7 +325,7 @@ class Sparsity:
         self, member: _Member | None, step: int
     ) -> tuple[str, str, float, int, bool]:
         if member is None:
-            return "static", "l1", 0.0, 0, False
+            return _STAYS
         group = member.group
         if group.method == "gmp":
             return "gmp", group.score, 0.0, self._left(member, step), False
@@ -483,15 +483,19 @@ class Sparsity:
         return _count(density, every)
 
 
+_STAYS = ("static", "l1", 0.0, 0, False)
+
+
 def updates_of(
-    patterns: Sequence[Pattern],
+    patterns: Sequence[Pattern | None],
     method: str,
     norm: str,
     drop: float,
     density: float | None,
     allow_return: bool,
 ) -> list[tuple[str, str, float, int, bool]]:
-    """Returns what an update of all patterns by one method is for the runtime."""
+    """Returns what an update of patterns by one method is for the runtime; those in the
+    place of which there is none stay."""
     for value, known in ((method, _library.METHODS), (norm, _library.NORMS)):
         if value not in known:
             raise StepError(f"expected one of {', '.join(known)}, but got '{value}'")
@@ -504,6 +508,8 @@ def updates_of(
         raise StepError(f"expected a density from 0 to 1, but got {density}")
     return [
         (method, norm, drop, _count(density or 0.0, p.blocks), allow_return)
+        if p is not None
+        else _STAYS
         for p in patterns
     ]
 

@@ -405,7 +405,8 @@ class Step(Values):
     ) -> int:
         """Prunes blocks of every pattern, and regrows others.
 
-        Nothing is compiled or allocated, and static patterns stay.
+        Nothing is compiled or allocated. Static patterns stay, and so do those of weights
+        that the step does not train: what they lose would not come back.
 
         Args:
           drop: the share of the blocks of each matrix to prune.
@@ -427,12 +428,11 @@ class Step(Values):
                     "expected no norm, density or allow_return, which are the method's"
                     f" own, with a {type(method).__name__}"
                 )
-            dynamic = [p for p in self._step.patterns if not p.is_static]
+            dynamic = [p for p in self._step.patterns if self._is_dynamic(p)]
             _method.apply(self, [(p, method, drop) for p in dynamic])
             return self.counters.blocks_pruned - before
-        updates = updates_of(
-            self._step.patterns, method, norm, drop, density, allow_return
-        )
+        patterns = [p if self._is_dynamic(p) else None for p in self._step.patterns]
+        updates = updates_of(patterns, method, norm, drop, density, allow_return)
         self._session.update(updates)
         return self.counters.blocks_pruned - before
 

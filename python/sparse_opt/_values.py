@@ -175,6 +175,10 @@ class Values:
             else:
                 self._take_largest(part, entries)
 
+    def _is_dynamic(self, pattern: Pattern) -> bool:
+        """Whether updates change a pattern: that of a weight that the step trains."""
+        return not pattern.is_static and self._step.buffers[pattern.weight].carried
+
     def _keep_patterns(self, patterns: Mapping[str, Blocks]) -> None:
         """Goes on with the patterns of another step where the program's weights, which
         it has trained, are zero off them."""

@@ -86,14 +86,22 @@ def export(
         form in `linalg`; the message names the line and what to do instead.
     """
     _versions.load("torch", _TESTED, _LEANING)
-    from sparse_opt.torch import _arguments, _capture, _function, _linalg, _optimizer, _program
+    from sparse_opt.torch import (
+        _arguments,
+        _capture,
+        _effects,
+        _function,
+        _linalg,
+        _optimizer,
+        _program,
+    )
 
     _arguments.require_program(train_step, model, optimizer, batch)
     _optimizer.require_no_windows(optimizer)
     own = _optimizer.unwrapped(optimizer)
     if own is not optimizer:
         train_step, optimizer = _function.Given(train_step, optimizer), own
-    with torch.inference_mode(False), torch.enable_grad():
+    with torch.inference_mode(False), torch.enable_grad(), _effects.nothing_kept():
         captured = _capture.capture(
             train_step, model, optimizer, batch, accumulate, scheduled
         )
@@ -133,9 +141,9 @@ def export_function(
       ExportError: as `export` does; or the function changes the model.
     """
     _versions.load("torch", _TESTED, _LEANING)
-    from sparse_opt.torch import _capture, _linalg, _program
+    from sparse_opt.torch import _capture, _effects, _linalg, _program
 
-    with torch.inference_mode(False):
+    with torch.inference_mode(False), _effects.nothing_kept():
         captured, optimizer = _capture.capture_function(function, model, batch, training)
     text = _linalg.lower(captured, {}, locations)
     program = _program.TorchFunction(model, optimizer, batch, captured)

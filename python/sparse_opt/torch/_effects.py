@@ -13,17 +13,28 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import random
+import sys
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
+from types import CellType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 import torch
 
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
+from sparse_opt import _source
 from sparse_opt._errors import ExportError
 from sparse_opt.torch import _random
 
@@ -126,6 +137,108 @@ class Assignments(TorchFunctionMode):
 
 
 _SET_DATA = getattr(torch.Tensor.data, "__set__")
+
+
+class Made(TorchFunctionMode):
+    """Notes the tensors that a trace makes, and the user's lines that made them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made = _MADE.get()
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        tensors = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor)]
+        if tensors:
+            self.note(tensors, f"one that was made{_user_line()}")
+        return result
+
+    def note(self, tensors: Iterable[torch.Tensor], what: str) -> None:
+        """Notes tensors that nobody may keep."""
+        self._made += [(weakref.ref(t), what) for t in tensors]
+
+
+Notes = list[tuple[weakref.ref[torch.Tensor], str]]
+_MADE: ContextVar[Notes] = ContextVar("made")
+
+
+@contextlib.contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Raises `ExportError` if somebody keeps tensors that a trace has made behind it."""
+    notes: Notes = []
+    token = _MADE.set(notes)
+    try:
+        yield
+    finally:
+        _MADE.reset(token)
+    if any(made() is not None for made, _ in notes):
+        gc.collect()
+    for made, what in notes:
+        if _is_held(made()):
+            raise ExportError(
+                "expected a step that keeps tensors in its model and optimizer alone, but got"
+                f" one that leaves {what} in an object of its own, which the compiled step"
+                " does not change: return it, or make it a buffer of the model"
+            )
+
+
+def _is_held(tensor: torch.Tensor | None) -> bool:
+    """Returns whether an object or a container has a tensor: a hook that refers to what
+    it is a hook of is never freed, and nobody's."""
+    if tensor is None:
+        return False
+    holders = gc.get_referrers(tensor)
+    return any(type(holder) not in _CODE for holder in holders)
+
+
+# What code has of a tensor: frames, closures and their arguments.
+_CODE = (FrameType, CellType, FunctionType, MethodType, tuple, functools.partial)
+
+
+def _user_line() -> str:
+    """Returns ` at FILE:LINE` for the user's code that calls, or ``."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and not _source.is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f" at {frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+
+
+@contextlib.contextmanager
+def one_optimizer(own: torch.optim.Optimizer) -> Iterator[None]:
+    """Raises `ExportError` if another optimizer steps that has groups or state of its own."""
+    before: dict[int, dict[Any, Any]] = {}
+
+    def refuse(other: torch.optim.Optimizer) -> None:
+        raise ExportError(
+            f"expected one optimizer in a step, but got another ({type(other).__name__}):"
+            f" give its parameters to a group of the {type(own).__name__}, as"
+            " add_param_group() does, with options of their own"
+        )
+
+    def enter(other: torch.optim.Optimizer, *_: Any) -> None:
+        if other is own:
+            return
+        if other.param_groups is not own.param_groups:
+            refuse(other)
+        before[id(other)] = dict(other.state)
+
+    def leave(other: torch.optim.Optimizer, *_: Any) -> None:
+        if other is not own and other.state and other.state is not own.state:
+            other.state.clear()
+            other.state.update(before[id(other)])
+            refuse(other)
+
+    handles = [
+        register_optimizer_step_pre_hook(enter),
+        register_optimizer_step_post_hook(leave),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,7 @@ class StepFunction:
         )
         self.counters = {c: _optimizer.name_of(c) for c in counters}
         self.scheduled = scheduled
+        self.made = _effects.Made()
         self.options = set(_optimizer.schedule_of(optimizer, scheduled))
         self.attributes = _arguments.attributes_of(model)
         # Those that are parameters or buffers as well.
@@ -123,6 +124,8 @@ class StepFunction:
             for a, t in zip(self.arguments, tensors)
         }
         given = {a.name: t for a, t in zip(self.arguments, tensors)}
+        of_batch = (values[a.name] for a in self.arguments if a.role == "batch")
+        self.made.note(of_batch, "a part of the batch")
         named = {
             role: {a.name: values[a.name] for a in self.arguments if a.role == role}
             for role in ("param", "buffer", "constant")
@@ -133,7 +136,7 @@ class StepFunction:
         schedule = _optimizer.traced_schedule(self.optimizer, self.scheduled, values)
         for name, p in self.model.named_parameters():
             _take_place(params[name], p)
-        totals = _summed(params, values) if "apply" in values else {}
+        totals, sums = _summed(params, values) if "apply" in values else ({}, [])
         state = self._state(values)
         numbers = _numbers.Numbers()
         for name in self.numbers:
@@ -153,6 +156,8 @@ class StepFunction:
             _branches.followed(self.model, self.optimizer, numbers, self.branches),
             _optimizer.TensorFactors(),
             _effects.Assignments(),
+            self.made,
+            _effects.one_optimizer(self.optimizer),
             numbers,
         ):
             for group in self.optimizer.param_groups:
@@ -167,6 +172,8 @@ class StepFunction:
             draws = _effects.random_states()
             before = _effects.Attributes(self.model, self.optimizer)
             returned = self.train_step(self.model, self.optimizer, self._batch(values))
+            for handle in sums:
+                handle.remove()  # What it holds would outlive the trace.
             _effects.require_no_draws(draws)
             for group, (rate, version) in zip(self.optimizer.param_groups, rates):
                 if group["lr"] is not rate or getattr(rate, "_version", 0) != version:
@@ -312,9 +319,9 @@ class StepFunction:
 
 def _summed(
     params: Mapping[str, Any], values: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
+) -> tuple[dict[str, torch.Tensor], list[Any]]:
     """Makes gradients the means over micro-batches; returns their sums, once they are
-    known."""
+    known, and the hooks that do it."""
     totals: dict[str, torch.Tensor] = {}
     count = values[_arguments.COUNT] + 1
 
@@ -328,10 +335,11 @@ def _summed(
         totals[name] = values[f"{_arguments.SUM}{name}"] + p.grad
         p.grad = (totals[name] / count).to(p.dtype)
 
-    for name, p in params.items():
-        if p.requires_grad:
-            p.register_post_accumulate_grad_hook(functools.partial(add, name))
-    return totals
+    hooked = [(name, p) for name, p in params.items() if p.requires_grad]
+    return totals, [
+        p.register_post_accumulate_grad_hook(functools.partial(add, name))
+        for name, p in hooked
+    ]
 
 
 def _take_place(traced: Any, p: torch.Tensor) -> None:

@@ -178,6 +178,7 @@ def _first_state(optimizer: torch.optim.Optimizer) -> dict[Any, Mapping[str, Any
     """Returns the state that an optimizer's first step would find."""
     with (
         _effects.undone(optimizer),
+        _effects.one_optimizer(optimizer),
         _without_updates(optimizer) as is_own,
         _unchanged(optimizer, writes=not is_own),
     ):
@@ -188,6 +189,8 @@ def _first_state(optimizer: torch.optim.Optimizer) -> dict[Any, Mapping[str, Any
                 p.grad = torch.zeros_like(p) if p.requires_grad else None
         try:
             optimizer.step()
+        except ExportError:
+            raise
         except Exception as error:
             raise ExportError(_explain(optimizer, error)) from error
         return {

@@ -51,6 +51,7 @@ class TorchProgram:
         self._output_types = capture.output_types
         self._bounds = capture.bounds
         self._computed = capture.computed
+        self._have_rates = [g["lr"] is not None for g in optimizer.param_groups]
         self._ratios = _optimizer.exported_ratios(optimizer)
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
@@ -100,6 +101,14 @@ class TorchProgram:
     def rate(self) -> float | None:
         self._check_cheaply()
         self._objects.look()
+        groups = self._optimizer.param_groups
+        for i, (group, had_rate) in enumerate(zip(groups, self._have_rates)):
+            if (group["lr"] is not None) != had_rate:
+                raise StepError(
+                    f"expected group {i} {'with' if had_rate else 'without'} a learning"
+                    f" rate, as it was exported, but got {group['lr']}: export the step"
+                    " again"
+                )
         ratios = _optimizer.ratios_of(self._optimizer)
         if ratios is not None and not _same_ratios(ratios, self._ratios):
             raise StepError(
@@ -257,6 +266,7 @@ class TorchProgram:
         unsaved = _arguments.unsaved_tensors(self._model)
         if any(expected.get(n) is not t for n, t in held.items() if n not in unsaved):
             state = self._renamed(state)
+        _require_ties(state, expected)
         for name, value in state.items():
             if name in held:
                 is_tensor = isinstance(value, torch.Tensor)
@@ -321,6 +331,21 @@ class TorchFunction(TorchProgram):
 
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         return super().outputs(arrays, trained=False)
+
+
+def _require_ties(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raises `StepError` if names of one tensor of the model have several values."""
+    first: dict[int, str] = {}
+    for name in state:
+        known = first.setdefault(id(expected.get(name, name)), name)
+        if known == name:
+            continue
+        value, other = (torch.as_tensor(state[n]).double() for n in (known, name))
+        if not torch.equal(value, other):
+            raise StepError(
+                f"expected one value of '{known}' and '{name}', which the model ties, but"
+                " got two: give both the one that is to count"
+            )
 
 
 def _own_state(value: Any, taken: Collection[int]) -> Any:

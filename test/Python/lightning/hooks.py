@@ -57,7 +57,7 @@ class Hooks(Plain):
 
     def on_after_backward(self):
         for p in self.parameters():
-            p.grad.mul_(3.0)
+            p.grad.add_(0.05)
 
     def on_before_optimizer_step(self, optimizer):
         for p in self.parameters():
@@ -146,6 +146,7 @@ module = SparseModule(inner, marks=["match=weight$ block=4x4 density=0.5"], patt
 trainer().fit(module, loader)
 before = {name: module.step.blocks(name).col_idx for name in module.step.patterns}
 weight, inner.lr = inner.net[0].weight.detach().clone(), 0.0
+module._seed = 1  # of other random patterns
 trainer().fit(module, loader)
 same = all((module.step.blocks(name).col_idx == cols).all() for name, cols in before.items())
 moved = float((inner.net[0].weight - weight).abs().max())

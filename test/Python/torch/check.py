@@ -253,8 +253,24 @@ def averages(model, optimizer, batch):
     return loss
 
 
-# CHECK-NEXT: expected a step that keeps its tensors in model and optimizer, but got one of the export in another object at {{.*}}check.py:[[#]]: {{.*}}: make it a buffer of the model, or compute it outside of the step
+# CHECK-NEXT: expected a step that keeps tensors in its model and optimizer alone, but got one that leaves one that was made at {{.*}}check.py:[[#]] in an object of its own
 refuse(train, averages)
+
+
+def remembers():
+    last = None
+
+    def step(model, optimizer, batch):
+        nonlocal last
+        loss = mse_step(model, optimizer, batch)
+        last = loss if last is None else 0.9 * last + 0.1 * loss
+        return loss, last
+
+    return step
+
+
+# CHECK-NEXT: expected a step that keeps its tensors in model and optimizer, but got one of the export in another object at {{.*}}check.py:[[#]]: {{.*}}: make it a buffer of the model, or compute it outside of the step
+refuse(train, remembers())
 
 
 class Pair(nn.Module):
@@ -272,7 +288,8 @@ second = optim.Adam(pair.second.parameters(), lr=0.01)
 
 def steps_twice(model, optimizer, batch):
     loss = mse_step(model, optimizer, batch)
-    second.step()
+    if not torch.compiler.is_compiling():  # as an export is
+        second.step()
     second.zero_grad()
     return loss
 

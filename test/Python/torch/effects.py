@@ -177,3 +177,76 @@ check("seeds", seeds)
 gc.disable()
 # CHECK: uncollected: equal
 check("uncollected", lambda self, y: y)
+
+# Tensors of the trace that objects of the user's keep, which the compiled step never changes.
+
+
+class Keeps:
+    """A helper of a loop: a meter, an average, a memory of batches."""
+
+    def __init__(self):
+        self.total, self.values, self.last, self.count = 0.0, [], None, 0
+
+
+def refuse_helper(use):
+    helper, model = Keeps(), nn.Linear(8, 8)
+
+    def step(model, optimizer, batch):
+        loss = mse_step(model, optimizer, batch)
+        use(helper, model, batch, loss)
+        return loss
+
+    refuse(sparse_opt.torch.export, step, model, sgd(model.parameters()), data[0])
+
+
+# CHECK: expected a step that keeps tensors in its model and optimizer alone, but got one that leaves one that was made at {{.*}}effects.py:[[@LINE+1]] in an object of its own, which the compiled step does not change: return it, or make it a buffer of the model
+refuse_helper(lambda helper, model, batch, loss: helper.values.append(2 * loss))
+# CHECK: but got one that leaves one that was made at {{.*}}effects.py:[[@LINE+1]] in an object of its own
+refuse_helper(lambda helper, model, batch, loss: setattr(helper, "total", helper.total + loss))
+# CHECK: but got one that leaves one that was made at {{.*}}effects.py:[[@LINE+1]] in an object of its own
+refuse_helper(lambda helper, model, batch, loss: setattr(helper, "last", model.weight.detach().clone()))
+# CHECK: but got one that leaves a part of the batch in an object of its own
+refuse_helper(lambda helper, model, batch, loss: helper.values.append(batch))
+
+# Another optimizer of the step: by closure, and one in an optimizer.
+
+
+def refuse_optimizer(make, train=mse_step):
+    model = nn.Linear(8, 8)
+    optimizer = make(model)
+    refuse(sparse_opt.torch.export, train, model, optimizer, data[0])
+    return optimizer
+
+
+other = nn.Linear(8, 8)
+second = torch.optim.Adam(other.parameters(), 0.1)
+
+
+def both(model, optimizer, batch):
+    loss = mse_step(model, optimizer, batch)
+    second.step()
+    return loss
+
+
+# CHECK: expected one optimizer in a step, but got another (Adam): give its parameters to a group of the SGD, as add_param_group() does, with options of their own
+refuse_optimizer(lambda model: sgd(model.parameters()), both)
+
+
+class Around(optim.Optimizer):
+    """Steps an optimizer of its own groups, as SAM and others do."""
+
+    def __init__(self, parameters, **options):
+        super().__init__(parameters, {"lr": 0.1})
+        self.base = optim.SGD(self.param_groups, lr=0.1, **options)
+        self.param_groups = self.base.param_groups
+
+    def step(self):
+        self.base.step()
+
+
+# CHECK: expected one optimizer in a step, but got another (SGD): give its parameters to a group of the Around, as add_param_group() does
+around = refuse_optimizer(lambda model: Around(model.parameters(), momentum=0.5))
+if around.base.state:
+    print("damaged", around.base.state)
+# CHECK: around: equal
+compare("around", lambda: nn.Linear(8, 8), data, Around)

@@ -196,3 +196,18 @@ refuse(step.load_state_dict, {**state, "old.0.bias": torch.zeros(3)})
 step = carried(Extra)
 # CHECK: {'scale': [1.5]}
 print(step.state_dict()["_extra_state"])
+
+# Names of one tensor have one value.
+
+
+class Tied(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(8, 8), nn.Linear(8, 8))
+        self[1].weight = self[0].weight
+
+
+# CHECK: Tied True True True
+step = carried(Tied)
+# CHECK: expected one value of '0.weight' and '1.weight', which the model ties, but got two: give both the one that is to count
+state = step.state_dict()
+refuse(step.load_state_dict, {**state, "1.weight": state["1.weight"] + 1})

@@ -143,3 +143,27 @@ print(late(lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)) < 1e-5, end=" ")
 print(late(lambda p: torch.optim.Adagrad(p, 0.1, initial_accumulator_value=0.5)) < 1e-5)
 # CHECK-NEXT: expected a momentum that takes as much of each gradient, but got dampening 0.5 before the first step of '0.weight', which takes all of it: run the step once before the export
 refuse(late, lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, dampening=0.5))
+
+# Updates leave the patterns of frozen weights alone, which would not grow again.
+
+# CHECK: frozen stays True True, trained changes True
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+net[0].weight.requires_grad_(False)
+optimizer = torch.optim.SGD(net.parameters(), 0.1)
+step = sparse_opt.compile(
+    sparse_opt.torch.export(train_step, net, optimizer, batch), marks, pattern="random"
+)
+step(batch)
+before, weight = {n: step.blocks(n).col_idx for n in step.patterns}, step.read("0.weight")
+step.update_patterns(0.5), step.update_patterns(method="gmp", density=0.25)
+changed = {n: list(step.blocks(n).col_idx) != list(cols) for n, cols in before.items()}
+sparsity = sparse_opt.Sparsity(step, sparse_opt.Group(every=1), steps=9)
+print(
+    f"frozen stays {not changed['0.weight']} {bool((step.read('0.weight') == weight).all())},"
+    f" trained changes {changed['1.weight'] and list(sparsity.due(2)) == ['1.weight']}"
+)
+
+# CHECK-NEXT: expected group 0 with a learning rate, as it was exported, but got None: export the step again
+optimizer.param_groups[0]["lr"] = None
+refuse(step, batch)
