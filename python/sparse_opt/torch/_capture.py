@@ -28,6 +28,7 @@ from sparse_opt._errors import ExportError
 from sparse_opt.torch import (
     _arguments,
     _branches,
+    _bytes,
     _decompositions,
     _effects,
     _function,
@@ -203,7 +204,7 @@ def _capture(
     graph.graph.eliminate_dead_code()
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
-    _graph.rewrite_bytes(graph)
+    _bytes.widen(graph)
     _graph.require_lowerable(graph)
     parameters = [a.name for a in arguments if a.role == "param"]
     results = _graph.link(graph, arguments, len(function.output_types), is_step)
