@@ -29,6 +29,7 @@ from sparse_opt.torch import (
     _arguments,
     _branches,
     _bytes,
+    _constants,
     _decompositions,
     _effects,
     _function,
@@ -36,6 +37,7 @@ from sparse_opt.torch import (
     _indices,
     _nodes,
     _optimizer,
+    _orderings,
     _private,
     _random,
 )
@@ -204,6 +206,7 @@ def _capture(
     graph.graph.eliminate_dead_code()
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
+    _constants.fold(graph)
     _bytes.widen(graph)
     _graph.require_lowerable(graph)
     parameters = [a.name for a in arguments if a.role == "param"]
@@ -285,11 +288,17 @@ def _traced(
 
 def _functional(module: torch.fx.GraphModule) -> Callable[..., Any]:
     """Returns `module` with values for its writes, each node's line kept."""
-    return functionalize(torch.fx.Interpreter(module).run, remove="mutations")
+    return functionalize(_decompositions.Gradients(module).run, remove="mutations")
 
 
 # Parts of a message of PyTorch's, what it means, and what to do instead.
 _EXPLANATIONS = (
+    (
+        ("one_hot without",),
+        "shapes that do not depend on data",
+        "one_hot without a number of classes",
+        "write F.one_hot(x, num_classes=n)",
+    ),
     (
         (
             "aten._local_scalar_dense", "data-dependent", "aten.equal", "item()",
@@ -370,8 +379,10 @@ def _decomposed(
     for node in graph.graph.nodes:
         if _random.is_random(node):
             raise ExportError(
-                "expected random numbers from dropout, bernoulli, rand or randn,"
-                f" but got '{node.target}'{_nodes.line_of_node(node)}:"
+                "expected random numbers that are functions of uniform ones (dropout,"
+                " rand, randn, randint, randperm of at most"
+                f" {_orderings.MOST_ORDERED}, exponential, multinomial), but got"
+                f" '{node.target}'{_nodes.line_of_node(node)}:"
                 " make them outside of the step and put them into the batch"
             )
     return graph

@@ -10,12 +10,13 @@ stay in the type of their input.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+from sparse_opt.torch import _elementwise, _orderings, _windows
 
 aten = torch.ops.aten
 
@@ -28,56 +29,22 @@ def table() -> Mapping[Any, Callable[..., Any]]:
         aten.var_mean.correction: _var_mean,
         aten.select_backward.default: _select_backward,
         aten.constant_pad_nd.default: _constant_pad_nd,
-        aten.scatter_add.default: _scatter_add,
-        aten.scatter.src: _scatter,
-        aten.scatter.value: _scatter_value,
         aten.cumsum.default: _cumsum,
-        aten.topk.default: _topk,
-        aten.sort.default: _sort,
-        aten.sort.stable: _stable_sort,
+        **_elementwise.TABLE,
+        **_orderings.TABLE,
+        **_windows.TABLE,
     }
 
 
-# The graph grows with every element that is searched.
-MOST_ORDERED = 64
+class Gradients(torch.fx.Interpreter):
+    """Runs a graph, with backward operations as gradients of what they belong to."""
 
-
-def _topk(
-    x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> Any:
-    """One search for a maximum after the other; of equals the first comes first."""
-    if k > MOST_ORDERED or not x.dim() or x.dtype == torch.bool:
-        return NotImplemented
-    dim = dim % x.dim()
-    # Negation turns the order around, that of integers but for the smallest.
-    keys = x if largest else (-x if x.dtype.is_floating_point else ~x)
-    places = torch.arange(x.shape[dim])
-    places = places.view([-1 if d == dim else 1 for d in range(x.dim())])
-    lowest = -math.inf if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
-    taken = torch.zeros_like(x, dtype=torch.bool)
-    values, found = [], []
-    for _ in range(k):
-        left = torch.where(taken, lowest, keys)
-        peak = left.amax(dim, keepdim=True)
-        # NaN comes first, and equals nothing.
-        is_peak = ~taken & ((left == peak) | (left != left))
-        place = torch.where(is_peak, places, x.shape[dim]).amin(dim, keepdim=True)
-        hit = places == place
-        values.append(torch.where(hit, x, 0).sum(dim, keepdim=True).to(x.dtype))
-        found.append(place)
-        taken = taken | hit
-    return torch.cat(values, dim), torch.cat(found, dim)
-
-
-def _sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
-    length = x.shape[dim] if x.dim() else 0
-    return _topk(x, length, dim, descending) if length else NotImplemented
-
-
-def _stable_sort(
-    x: torch.Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
-) -> Any:
-    return _sort(x, dim, descending)
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        own = _windows.GRADIENTS.get(target)
+        result = own(*args, **kwargs) if own else NotImplemented
+        if result is NotImplemented:
+            return super().call_function(target, args, kwargs)
+        return result
 
 
 def _select_backward(
@@ -143,62 +110,6 @@ def _constant_pad_nd(x: torch.Tensor, pad: Sequence[int], value: Any = 0) -> Any
         x = x.narrow(dim, start, x.shape[dim] + min(high, 0) - start)
     rest = [max(n, 0) for n in pad]
     return aten.constant_pad_nd(x, rest, value) if any(rest) else x.clone()
-
-
-def _scatter_add(
-    self: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor
-) -> Any:
-    """A sum over the places that hit each entry (the gradient of `gather`)."""
-    dim = dim % self.dim() if self.dim() else 0
-    lengths = [n for d, n in enumerate(self.shape) if d != dim]
-    if lengths != [n for d, n in enumerate(index.shape) if d != dim]:
-        return NotImplemented
-    src = src[tuple(slice(n) for n in index.shape)]
-    shape = [1] * (self.dim() + 1)
-    shape[dim + 1] = self.shape[dim]
-    places = torch.arange(self.shape[dim], dtype=index.dtype).view(shape)
-    hits = index.unsqueeze(dim + 1) == places
-    zero = torch.zeros((), dtype=src.dtype)
-    added = torch.where(hits, src.unsqueeze(dim + 1), zero)
-    # A single place needs no sum.
-    added = added.squeeze(dim) if index.shape[dim] == 1 else added.sum(dim)
-    return self + added
-
-
-def _scatter(
-    self: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor
-) -> Any:
-    """Puts a few places per line of `dim` (the gradient of a maximum, or of `topk`),
-    one after the other."""
-    dim = dim % self.dim() if self.dim() else 0
-    if not _is_few(self, dim, index):
-        return NotImplemented
-    places = torch.arange(self.shape[dim], dtype=index.dtype)
-    places = places.view([-1 if d == dim else 1 for d in range(self.dim())])
-    for i in range(index.shape[dim]):
-        place, value = index.narrow(dim, i, 1), src.narrow(dim, i, 1)
-        lines = tuple(slice(n) for n in place.shape)
-        self = torch.where(place == places, value[lines], self)
-    return self
-
-
-def _scatter_value(
-    self: torch.Tensor, dim: int, index: torch.Tensor, value: Any
-) -> Any:
-    dim = dim % self.dim() if self.dim() else 0
-    if not _is_few(self, dim, index):
-        return NotImplemented
-    return _scatter(self, dim, index, torch.full_like(index, value, dtype=self.dtype))
-
-
-def _is_few(self: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
-    """Returns whether `index` has few places for each line of `dim`."""
-    lengths = [n for d, n in enumerate(self.shape) if d != dim]
-    return (
-        0 < self.dim() == index.dim()
-        and index.shape[dim] <= MOST_ORDERED
-        and lengths == [n for d, n in enumerate(index.shape) if d != dim]
-    )
 
 
 def _cumsum(

@@ -18,10 +18,10 @@ import torch
 from sparse_opt._errors import ExportError
 from sparse_opt.torch import (
     _arguments,
-    _decompositions,
     _effects,
     _indices,
     _nodes,
+    _orderings,
 )
 
 aten = torch.ops.aten
@@ -82,8 +82,13 @@ def require_lowerable(module: torch.fx.GraphModule) -> None:
         if node.target in _ORDERINGS:
             raise ExportError(
                 "expected orderings of at most"
-                f" {_decompositions.MOST_ORDERED} elements, but got '{name}'"
+                f" {_orderings.MOST_ORDERED} elements, but got '{name}'"
                 f"{_nodes.line_of_node(node)}: do it outside of the step"
+            )
+        if node.target is aten.masked_scatter.default:
+            raise ExportError(
+                f"expected operations that lower to linalg, but got '{name}'"
+                f"{_nodes.line_of_node(node)}: use torch.where with values in their places"
             )
         if node.target in _PRODUCTS:
             types = {

@@ -12,8 +12,9 @@ table by what makes them, as `argmax` and `clamp` do, or the step is refused.
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,10 +81,11 @@ def bounds_of(
       ExportError: an index may lie anywhere.
     """
     bounds: dict[str, Bound] = {}
+    differing = _differing_parts(module)
     computed: list[_Lookup] = []
     constant: list[_Lookup] = []
     writes = _writes(module)
-    ranges = _Ranges(writes)
+    ranges = _Ranges(module, writes)
     constants = {n: value for n, value in constants.items() if n not in writes}
     seen = set()
     for node in module.graph.nodes:
@@ -92,7 +94,8 @@ def bounds_of(
                 continue
             seen.add((index, str(bound)))
             leaf = _uncast(index)
-            if leaf in names and leaf not in writes:
+            is_part = leaf in differing and not _is_whole(index)
+            if leaf in names and leaf not in writes and not is_part:
                 name = names[leaf]
                 bounds[name] = _both(bounds.get(name, bound), bound)
                 continue
@@ -117,6 +120,20 @@ def bounds_of(
     return bounds, (
         _computed(module, computed, names, constants) if computed else None
     )
+
+
+def _differing_parts(module: torch.fx.GraphModule) -> set[Any]:
+    """Returns what has parts that look into tables of different sizes."""
+    found: dict[Any, set[str]] = {}
+    for node in module.graph.nodes:
+        for index, bound in _lookups(node):
+            found.setdefault(_uncast(index), set()).add(str(bound))
+    return {leaf for leaf, bounds in found.items() if len(bounds) > 1}
+
+
+def _is_whole(node: Any) -> bool:
+    """Returns whether `node` has all elements of what `_uncast` returns."""
+    return bool(node.meta["val"].numel() >= _uncast(node).meta["val"].numel())
 
 
 @dataclass
@@ -274,14 +291,20 @@ def _computed(
     )
 
 
-Range = tuple[int, int]
+Range = tuple[float, float]
 
 
 class _Ranges:
-    """The least and the largest values that integers can have."""
+    """The least and the largest values that indices, and what makes them, can have."""
 
-    def __init__(self, writes: Mapping[torch.fx.Node, Any]) -> None:
+    def __init__(self, module: torch.fx.GraphModule, writes: Mapping[torch.fx.Node, Any]):
+        self._module = module
         self._writes = writes
+        self._variable = set[torch.fx.Node]()
+        for node in module.graph.nodes:
+            is_given = node.op == "placeholder" or node.target in _DRAWN
+            if is_given or not self._variable.isdisjoint(node.all_input_nodes):
+                self._variable.add(node)
         self._known: dict[torch.fx.Node, Range | None] = {}
 
     def find(self, node: torch.fx.Node) -> Range | None:
@@ -296,33 +319,39 @@ class _Ranges:
             stack += missing
         return self._known[node]
 
+    def _is_written(self, node: torch.fx.Node) -> bool:
+        """Returns whether somebody may write into a node, but for one that goes on."""
+        writes = self._writes.get(node, ())
+        return not (not writes or len(writes) == 1 and writes[0].target in _IN_PLACE)
+
     def _sources(self, node: torch.fx.Node) -> list[torch.fx.Node]:
         """Returns the nodes whose ranges that of `node` depends on."""
+        target = _IN_PLACE.get(node.target, node.target)
         sources: Sequence[Any] = ()
-        if node in self._writes:
+        if self._is_written(node):
             return []
-        if node.target in _SAME_ELEMENTS or node.target == aten.clamp.default:
+        if target in {*_SAME_ELEMENTS, *_OF_ONE}:
             sources = node.args[:1]
-        elif node.target == aten._to_copy.default:
-            sources = [n for n in node.all_input_nodes if not _is_floating(n)]
-        elif node.target == aten.where.self:
+        elif target == aten._to_copy.default:
+            sources = node.all_input_nodes
+        elif target == aten.where.self:
             sources = node.args[1:]
         return [n for n in sources if isinstance(n, torch.fx.Node)]
 
     def _get(self, node: Any) -> Range | None:
-        return (node, node) if isinstance(node, int) else self._known.get(node)
+        return self._known.get(node) if isinstance(node, torch.fx.Node) else (node, node)
 
     def _compute(self, node: torch.fx.Node) -> Range | None:
-        if node in self._writes:
+        if self._is_written(node):
             return None
         args: Any = node.args
-        target = node.target
+        target = _IN_PLACE.get(node.target, node.target)
+        if target in _OF_ONE:
+            return self._constant(node) or _OF_ONE[target](self._get(args[0]), node)
         if target in _SAME_ELEMENTS:
-            return self._get(args[0])
+            return self._get(args[0]) or self._constant(node)
         if target == aten._to_copy.default:
-            if args[0].meta["val"].dtype == torch.bool:
-                return 0, 1
-            return None if _is_floating(args[0]) else self._get(args[0])
+            return self._converted(node)
         if target in (aten.argmax.default, aten.argmin.default):
             return 0, _length(args if len(args) > 1 else (*args, None)) - 1
         if target == operator.getitem and args[1] == 1 and args[0].target in _WITH_PLACES:
@@ -331,24 +360,111 @@ class _Ranges:
             place = _WITH_PLACES[search.target]
             both = search.args if dim is None else (search.args[0], dim)
             return 0, _length(both, place if dim is None else 1) - 1
-        if target == aten.remainder.Scalar and isinstance(args[1], int) and args[1] > 0:
-            return 0, args[1] - 1
-        if target == aten.clamp.default:
-            known = self._get(args[0]) or (-(1 << 63), (1 << 63) - 1)
-            low = args[1] if len(args) > 1 and args[1] is not None else known[0]
-            high = args[2] if len(args) > 2 and args[2] is not None else known[1]
-            return min(max(known[0], low), high), max(min(known[1], high), low)
+        if target in _DRAWN:
+            return _DRAWN[target](args)
         if target == aten.where.self:
-            first, second = self._get(args[1]), self._get(args[2])
-            if first is None or second is None:
-                return None
-            return min(first[0], second[0]), max(first[1], second[1])
-        return None
+            return _union(self._get(args[1]), self._get(args[2]))
+        return self._constant(node)
 
+    def _converted(self, node: torch.fx.Node) -> Range | None:
+        source: Any = node.args[0]
+        if source.meta["val"].dtype == torch.bool:
+            return 0, 1
+        known = self._get(source)
+        if known is None or _is_floating(node) or not _is_floating(source):
+            return known
+        return int(known[0]), int(known[1])
+
+    def _constant(self, node: torch.fx.Node) -> Range | None:
+        """Returns the range of what is computed from constants alone."""
+        if node in self._variable or node.op != "call_function":
+            return None
+        sources = _sources(node, self._writes)
+        if not self._variable.isdisjoint(sources):
+            return None
+        known = _computed(self._module, [_Lookup(node, Bound(0, 0), "", sources)], {}, {})
+        with torch.no_grad():
+            (value,) = known.graph()
+        low, high = value.min().item(), value.max().item()
+        return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _union(first: Range | None, second: Range | None) -> Range | None:
+    if first is None or second is None:
+        return None
+    return min(first[0], second[0]), max(first[1], second[1])
+
+
+def _clamped(known: Range | None, node: torch.fx.Node) -> Range | None:
+    if _is_floating(node):  # NaN is beyond no bound.
+        return None
+    low, high = known or (-(1 << 63), (1 << 63) - 1)
+    args: Any = node.args
+    least = args[1] if len(args) > 1 and args[1] is not None else low
+    most = args[2] if len(args) > 2 and args[2] is not None else high
+    return min(max(low, least), most), max(min(high, most), least)
+
+
+def _remainder(known: Range | None, node: torch.fx.Node) -> Range | None:
+    divisor: Any = node.args[1]
+    is_known = isinstance(divisor, int) and divisor > 0 and not _is_floating(node)
+    return (0, divisor - 1) if is_known else None
+
+
+def _moved(sign: int) -> Callable[[Range | None, torch.fx.Node], Range | None]:
+    def move(known: Range | None, node: torch.fx.Node) -> Range | None:
+        by: Any = node.args[1]
+        is_number = isinstance(by, int) and not node.kwargs and len(node.args) == 2
+        if known is None or not is_number:
+            return None
+        return known[0] + sign * by, known[1] + sign * by
+
+    return move
+
+
+def _filled(known: Range | None, node: torch.fx.Node) -> Range | None:
+    value: Any = node.args[2]
+    return _union(known, (value, value))
+
+
+def _of_bounds(
+    function: Callable[[float], float],
+) -> Callable[[Range | None, torch.fx.Node], Range | None]:
+    def run(known: Range | None, node: torch.fx.Node) -> Range | None:
+        return None if known is None else (function(known[0]), function(known[1]))
+
+    return run
+
+
+# The range of a function of one tensor, from that of the tensor.
+_OF_ONE: dict[Any, Callable[[Range | None, torch.fx.Node], Range | None]] = {
+    aten.clamp.default: _clamped,
+    aten.remainder.Scalar: _remainder,
+    aten.add.Tensor: _moved(1), aten.add.Scalar: _moved(1),
+    aten.sub.Tensor: _moved(-1), aten.sub.Scalar: _moved(-1),
+    aten.relu.default: _of_bounds(lambda n: max(n, 0)),
+    aten.ceil.default: _of_bounds(math.ceil), aten.floor.default: _of_bounds(math.floor),
+    aten.masked_fill.Scalar: _filled,
+}  # fmt: skip
+_IN_PLACE: dict[Any, Any] = {
+    aten.relu_.default: aten.relu.default, aten.ceil_.default: aten.ceil.default,
+    aten.floor_.default: aten.floor.default, aten.clamp_.default: aten.clamp.default,
+    aten.masked_fill_.Scalar: aten.masked_fill.Scalar,
+}  # fmt: skip
+# Random indices, by what the call says.
+_DRAWN: dict[Any, Callable[[Any], Range]] = {
+    aten.randint.default: lambda args: (0, args[0] - 1),
+    aten.randint.low: lambda args: (args[0], args[1] - 1),
+    aten.randint_like.default: lambda args: (0, args[1] - 1),
+    aten.randint_like.low_dtype: lambda args: (args[1], args[2] - 1),
+    aten.randperm.default: lambda args: (0, args[0] - 1),
+    aten.multinomial.default: lambda args: (0, args[0].meta["val"].shape[-1] - 1),
+}
 
 _WITH_PLACES = {
     aten.max.dim: 1, aten.min.dim: 1, aten.topk.default: 2, aten.sort.default: 1,
-    aten.sort.stable: 2, aten.median.dim: 1, aten.kthvalue.default: 2,
+    aten.sort.stable: 2, aten.median.dim: 1, aten.nanmedian.dim: 1,
+    aten.kthvalue.default: 2, aten.cummax.default: 1, aten.cummin.default: 1,
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ with one-hot matrices here, the form in which the compiler knows look-ups.
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -90,6 +91,22 @@ def _shorten_stacks(module: torch.fx.GraphModule) -> None:
 _PLACE = re.compile(r'"([^"\s]+\.py)":(\d+)')
 
 
+# What to write instead of an operation that has no form in linalg.
+_INSTEAD = {
+    "_embedding_bag": "use nn.Embedding, and the sum or the mean of what it returns",
+    "_linalg": "decompose matrices outside of the step",
+    "embedding_renorm": "leave out max_norm, and scale the rows of the table",
+    "index_reduce": "use scatter_reduce with an index for each element",
+    "linalg": "decompose matrices outside of the step",
+    "searchsorted": "use (x.unsqueeze(-1) > boundaries).sum(-1)",
+}
+
+
+def _instead(name: str) -> str:
+    found = next((text for part, text in _INSTEAD.items() if name.startswith(part)), "")
+    return found or "write it in terms of others"
+
+
 def _explain(message: str, module: torch.fx.GraphModule) -> str:
     """Returns one sentence for torch-mlir's pages about an operation."""
     found = re.search(r"torch\.(?:aten|prims)\.(\w+)|aten[.:]+(\w+)", message)
@@ -102,11 +119,16 @@ def _explain(message: str, module: torch.fx.GraphModule) -> str:
                 where = _nodes.line_of_node(node)
                 break
     first = message.strip().splitlines()[0].rpartition(") ")[2]
-    got = f"'aten.{name}'" if name else f"'{first}'"
+    written = _written(place[1], int(place[2])) if place else ""
+    got = f"'aten.{name}'" if name else f"'{written or first}'"
     return (
-        f"expected operations that lower to linalg, but got {got}{where}: write it"
-        " in terms of others"
+        f"expected operations that lower to linalg, but got {got}{where}: {_instead(name)}"
     )
+
+
+def _written(file: str, line: int) -> str:
+    """Returns a line of the user's program."""
+    return linecache.getline(file, line).strip()
 
 
 def _place(operation: Any) -> str:
@@ -379,9 +401,12 @@ def _require_upstream(module: ir.Module) -> None:
     """Checks that no operation of a foreign dialect is left."""
     for operation in _walk(module.operation):
         if operation.name.split(".")[0] not in _UPSTREAM:
+            place = _PLACE.search(str(operation.location))
+            written = _written(place[1], int(place[2])) if place else ""
             raise ExportError(
                 "expected operations that lower to linalg, but got"
-                f" '{operation.name}'{_place(operation)}: write it in terms of others"
+                f" '{written or operation.name}'{_place(operation)}: write it in terms of"
+                " others"
             )
 
 

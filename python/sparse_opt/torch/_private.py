@@ -25,11 +25,13 @@ from torch._decomp import decompositions as torch_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributions import distribution as torch_distribution
 from torch.fx import proxy
 from torch.fx.experimental.proxy_tensor import (
     disable_proxy_modes_tracing,
     make_fx,
 )
+from torch.nn import functional
 from torch.nn.modules import transformer as torch_transformer
 from torch.nn.utils import stateless
 from torch.optim import _adafactor as torch_adafactor
@@ -37,7 +39,7 @@ from torch.utils import _pytree as pytree
 from torch.utils import _python_dispatch as python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sparse_opt.torch import _adafactor, _experts, _numbers, _recurrent
+from sparse_opt.torch import _adafactor, _experts, _numbers, _recurrent, _unchecked
 
 __all__ = [
     "TorchDispatchMode",
@@ -62,6 +64,7 @@ _NEEDED = (
     torch_adafactor._single_tensor_adafactor,
     torch_transformer._detect_is_causal_mask,
     torch_decompositions._rnn_helper,
+    torch_distribution._all_true_or_runtime_assert,
     torch._C._get_mkldnn_enabled,
     torch._C._set_mkldnn_enabled,
     python_dispatch._disable_current_modes,
@@ -93,7 +96,7 @@ def compiling() -> Iterator[None]:
     has_onednn = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
-        with stance, _functions_of_tensors(), _experts_on_all_tokens():
+        with stance, _functions_of_tensors(), _experts_on_all_tokens(), _without_checks():
             yield
     finally:
         torch.compiler._is_compiling_flag = before
@@ -101,6 +104,25 @@ def compiling() -> Iterator[None]:
         setattr(torch_transformer, "_detect_is_causal_mask", detect)
         setattr(torch_decompositions, "_rnn_helper", network)
         torch._C._set_mkldnn_enabled(has_onednn)
+
+
+@contextlib.contextmanager
+def _without_checks() -> Iterator[None]:
+    """Makes functions that look at values compute what they do behind that."""
+    replaced: list[tuple[Any, str, Any]] = [
+        (torch_distribution, "_all_true_or_runtime_assert", _unchecked.is_all_true),
+        (functional, "gaussian_nll_loss", _unchecked.gaussian_nll_loss),
+        (functional, "one_hot", _unchecked.with_classes(functional.one_hot)),
+        (torch, "embedding", _unchecked.with_dense_gradient(torch.embedding)),
+    ]
+    own = [(module, name, getattr(module, name)) for module, name, _ in replaced]
+    for module, name, function in replaced:
+        setattr(module, name, function)
+    try:
+        yield
+    finally:
+        for module, name, function in own:
+            setattr(module, name, function)
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _private
+from sparse_opt.torch import _orderings, _private
 
 aten = torch.ops.aten
 
@@ -76,6 +76,60 @@ def decompositions(
     ) -> torch.Tensor:
         return randn_like(self) * std + mean
 
+    def uniform(
+        self: torch.Tensor, low: float = 0.0, high: float = 1.0, generator: Any = None
+    ) -> torch.Tensor:
+        return rand_like(self) * (high - low) + low
+
+    def exponential(
+        self: torch.Tensor, rate: float = 1.0, generator: Any = None
+    ) -> torch.Tensor:
+        # Above 0, for the logarithm.
+        number = (bits(self) + 1).float() * (1.0 / (1 << _BITS))
+        return (number.log() * (-1.0 / rate)).to(self.dtype)
+
+    def normal_of(mean: Any, std: Any, generator: Any = None) -> Any:
+        both = mean + std
+        number = randn_like(torch.zeros_like(both))
+        return number * std + mean
+
+    def integers(low: int, high: int, like: torch.Tensor, dtype: torch.dtype) -> Any:
+        if high - low > 1 << _BITS:
+            return NotImplemented
+        number = bits(like).to(torch.int64) * (high - low)
+        return ((number >> _BITS) + low).to(dtype)
+
+    def randint_low(low: int, high: int, size: list[int], **options: Any) -> Any:
+        dtype = options.get("dtype") or torch.int64
+        return integers(low, high, torch.empty(size, dtype=torch.int64), dtype)
+
+    def randint(high: int, size: list[int], **options: Any) -> Any:
+        return randint_low(0, high, size, **options)
+
+    def randint_like_low(self: torch.Tensor, low: int, high: int, **options: Any) -> Any:
+        return integers(low, high, self, options.get("dtype") or self.dtype)
+
+    def randint_like(self: torch.Tensor, high: int, **options: Any) -> Any:
+        return randint_like_low(self, 0, high, **options)
+
+    def randperm(count: int, **options: Any) -> Any:
+        if count > _orderings.MOST_ORDERED:
+            return NotImplemented
+        # Equal numbers keep their order.
+        keys = bits(torch.empty([count], dtype=torch.int64))
+        return keys.sort()[1].to(options.get("dtype") or torch.int64)
+
+    def multinomial(
+        self: torch.Tensor, count: int, replacement: bool = False, generator: Any = None
+    ) -> Any:
+        """The first of clocks that go by the weights."""
+        if not replacement and count > 1:
+            if count > _orderings.MOST_SEARCHED:
+                return NotImplemented
+            return (self / exponential(self)).topk(count)[1]
+        weights = self.unsqueeze(-2).expand([*self.shape[:-1], count, self.shape[-1]])
+        return (weights / exponential(weights.contiguous())).argmax(-1)
+
     def native_dropout(
         input: torch.Tensor, p: float, train: bool | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -93,6 +147,17 @@ def decompositions(
         aten.randn.default: randn,
         aten.normal_functional.default: normal,
         aten.native_dropout.default: native_dropout,
+        aten.uniform.default: uniform,
+        aten.exponential.default: exponential,
+        aten.normal.Tensor_Tensor: normal_of,
+        aten.normal.Tensor_float: normal_of,
+        aten.normal.float_Tensor: normal_of,
+        aten.randint.default: randint,
+        aten.randint.low: randint_low,
+        aten.randint_like.default: randint_like,
+        aten.randint_like.low_dtype: randint_like_low,
+        aten.randperm.default: randperm,
+        aten.multinomial.default: multinomial,
     }
 
 

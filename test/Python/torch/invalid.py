@@ -86,23 +86,51 @@ refuse_loss(reads_global)
 
 class Eigenvalues(nn.Module):
     def forward(self, x):
-        # CHECK: expected operations that lower to linalg, but got 'aten._linalg_eigh' at {{.*}}invalid.py:[[@LINE+1]]: write it in terms of others
+        # CHECK: expected operations that lower to linalg, but got 'aten._linalg_eigh' at {{.*}}invalid.py:[[@LINE+1]]: decompose matrices outside of the step
         return torch.linalg.eigvalsh(x[:, :2])
 
 
 refuse_loss(lambda model, x: Eigenvalues()(model(x)).sum() + model(x).sum())
 
 
-# CHECK: expected orderings of at most 64 elements, but got 'aten.topk' at {{.*}}invalid.py:[[@LINE+3]]: do it outside of the step
+# CHECK: expected orderings of at most 1024 elements, but got 'aten.topk' at {{.*}}invalid.py:[[@LINE+3]]: do it outside of the step
 def orders(model, optimizer, x):
     optimizer.zero_grad()
-    loss = torch.topk(model(x).repeat(1, 20), 65)[0].mean()
+    loss = torch.topk(model(x).repeat(1, 300), 65)[0].mean()
     loss.backward()
     optimizer.step()
     return loss
 
 
 refuse_step(orders)
+
+
+# Forms that have another.
+
+
+class Bag(nn.Module):
+    def __init__(self, **options):
+        super().__init__()
+        self.bag, self.table = nn.EmbeddingBag(8, 4), nn.Embedding(8, 4, **options)
+
+
+# CHECK: expected operations that lower to linalg, but got 'aten._embedding_bag_backward' at {{.*}}invalid.py:[[#]]: use nn.Embedding, and the sum or the mean of what it returns
+refuse(export, step_of(lambda m, x: m.bag(x).mean()), bag := Bag(), torch.optim.SGD(bag.parameters()), torch.ones(2, 3).long())
+
+# CHECK: expected operations that lower to linalg, but got 'aten.embedding_renorm' at {{.*}}invalid.py:[[#]]: leave out max_norm, and scale the rows of the table
+refuse(export, step_of(lambda m, x: m.table(x).mean()), bag := Bag(max_norm=1.0), torch.optim.SGD(bag.parameters()), torch.ones(2, 3).long())
+
+# CHECK: expected operations that lower to linalg, but got 'aten.index_reduce' at {{.*}}invalid.py:[[#]]: use scatter_reduce with an index for each element
+refuse_loss(lambda m, x: m(x).index_reduce(0, torch.tensor([0, 1]), x, "amax").mean())
+
+# CHECK: expected operations that lower to linalg, but got 'aten.searchsorted' at {{.*}}invalid.py:[[#]]: use (x.unsqueeze(-1) > boundaries).sum(-1)
+refuse_loss(lambda m, x: (m(x) * torch.searchsorted(torch.arange(3.0), x)).mean())
+
+# CHECK: expected operations that lower to linalg, but got 'aten.masked_scatter' at {{.*}}invalid.py:[[#]]: use torch.where with values in their places
+refuse_loss(lambda m, x: m(x).masked_scatter(x > 0, x).mean())
+
+# CHECK: expected shapes that do not depend on data, but got one_hot without a number of classes at {{.*}}invalid.py:[[#]]: {{.*}}: write F.one_hot(x, num_classes=n)
+refuse_loss(lambda m, x: (m(x) * nn.functional.one_hot(x[:, 0].long())).mean())
 
 
 # CHECK: expected factors of one type, but got torch.float32 and torch.float64 in 'aten.mm' at {{.*}}invalid.py:[[@LINE+3]]: convert one with .to()
@@ -196,10 +224,10 @@ def moves(model, x):
 refuse_loss(moves)
 
 
-# CHECK: expected random numbers from dropout, bernoulli, rand or randn, but got 'aten.multinomial.default' at {{.*}}invalid.py:[[@LINE+3]]: make them outside of the step and put them into the batch
+# CHECK: expected random numbers that are functions of uniform ones (dropout, rand, randn, randint, randperm of at most 1024, exponential, multinomial), but got 'aten.poisson.default' at {{.*}}invalid.py:[[@LINE+3]]: make them outside of the step and put them into the batch
 def draws(model, optimizer, x):
     optimizer.zero_grad()
-    loss = (model(x) * torch.multinomial(x, 4)).mean()
+    loss = (model(x) * torch.poisson(x)).mean()
     loss.backward()
     optimizer.step()
     return loss
