@@ -16,7 +16,7 @@ packages=(
   # The sanitizers.
   libclang-rt-22-dev
   # The tests and scripts.
-  libgtest-dev python3 python3-numpy python3-yaml sentencepiece clang-format-14 clang-tidy-22
+  libgtest-dev python3 python3-numpy libopenblas0-pthread python3-yaml sentencepiece clang-format-14 clang-tidy-22
 )
 
 replace=

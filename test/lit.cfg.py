@@ -156,6 +156,8 @@ for package in ("numpy", "safetensors", "tensorboard", "wandb"):
 llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
 # What is read before it is written, or after it is freed, is no 0 by chance (malloc_perturb in mallopt(3)).
 llvm_config.with_environment("MALLOC_PERTURB_", "170")
+# References are computed by one thread beside the other tests.
+llvm_config.with_environment("OPENBLAS_NUM_THREADS", "1")
 for path in ("python", "examples", "test/Python/Inputs", "test/Integration",
              "test/Integration/bert_tiny"):
     path = os.path.join(config.bsr_src_root, path)
