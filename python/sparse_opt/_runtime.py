@@ -169,7 +169,8 @@ def _indices(what: str, indices: Any, count: int) -> Array:
         raise StepError(
             f"expected {what} of shape [{count}], but got {list(array.shape)}"
         )
-    held = np.ascontiguousarray(array, np.int32) if array.dtype.kind in "iu" else None
+    is_whole = array.dtype.kind in "iu" or not array.size
+    held = np.ascontiguousarray(array, np.int32) if is_whole else None
     if held is None or not np.array_equal(held, array):
         odd = array.dtype if held is None else array[held != array][0]
         raise StepError(f"expected integers of 32 bits in {what}, but got {odd}")
