@@ -181,12 +181,19 @@ def _series(terms: Any, x: torch.Tensor) -> torch.Tensor:
     return total
 
 
-def _lgamma(x: torch.Tensor) -> torch.Tensor:
-    """Stirling's series in f64 behind 8, a product before, a reflection below 1/2."""
+def _reflected(
+    x: torch.Tensor,
+) -> tuple[torch.dtype, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns the type of a result, x in f64, whether it is below 1/2, and 1 - x there."""
     dtype = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
     x = x.to(torch.float64)
     is_low = x < 0.5
-    y = torch.where(is_low, 1 - x, x)
+    return dtype, x, is_low, torch.where(is_low, 1 - x, x)
+
+
+def _lgamma(x: torch.Tensor) -> torch.Tensor:
+    """Stirling's series in f64 behind 8, a product before, a reflection below 1/2."""
+    dtype, x, is_low, y = _reflected(x)
     large, is_small, square = _shifted(y)
     product = torch.ones_like(y)
     for i in range(_SHIFT):
@@ -201,10 +208,7 @@ def _lgamma(x: torch.Tensor) -> torch.Tensor:
 
 def _digamma(x: torch.Tensor) -> torch.Tensor:
     """The derivative of `lgamma`, by the same steps."""
-    dtype = x.dtype if x.dtype.is_floating_point else torch.get_default_dtype()
-    x = x.to(torch.float64)
-    is_low = x < 0.5
-    y = torch.where(is_low, 1 - x, x)
+    dtype, x, is_low, y = _reflected(x)
     large, is_small, square = _shifted(y)
     steps = torch.zeros_like(y)
     for i in range(_SHIFT):

@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 
 import sparse_opt
 import sparse_opt.jax
-from refusals import refuse
+from refusals import refuse, store_all
 
 
 class Lines(logging.Handler):
@@ -375,13 +375,7 @@ refuse(train, keeps)
 
 def other_masks():
     step = compiled(returned)
-    stored = step._stored
-
-    def all_of(name):
-        mask = stored(name)
-        return None if mask is None else np.ones_like(mask)
-
-    step._stored = all_of
+    store_all(step)
     step(data[0])
 
 

@@ -17,7 +17,7 @@ from torch import nn, optim
 
 import sparse_opt
 import sparse_opt.torch
-from refusals import refuse
+from refusals import refuse, store_all
 from sparse_opt.torch import _optimizer, _random
 from twins import mse_step, sgd
 
@@ -400,13 +400,7 @@ refuse(lost_dropout)
 
 def other_masks():
     step = compiled(clipped)
-    stored = step._stored
-
-    def all_of(name):
-        mask = stored(name)
-        return None if mask is None else np.ones_like(mask)
-
-    step._stored = all_of
+    store_all(step)
     step(data[0])
 
 
