@@ -98,6 +98,36 @@ def _topk(
     return torch.cat(values, dim), torch.cat(found, dim)
 
 
+def _extreme(is_largest: bool) -> Callable[..., Any]:
+    """The first of the largest along a dimension, or of the smallest: NaN is both."""
+
+    def find(x: torch.Tensor, dim: int, keepdim: bool = False) -> Any:
+        if not x.dtype.is_floating_point or not x.dim() or not x.shape[dim]:
+            return NotImplemented
+        reduced = x.amax if is_largest else x.amin
+        peak = reduced(dim, keepdim=True)
+        places = _along(x, dim % x.dim())
+        place = torch.where((x == peak) | _is_nan(x), places, x.shape[dim])
+        return reduced(dim, keepdim), place.amin(dim, keepdim)
+
+    return find
+
+
+def _place_of_extreme(is_largest: bool) -> Callable[..., Any]:
+    find = _extreme(is_largest)
+
+    def place(x: torch.Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+        if dim is not None:
+            found = find(x, dim, keepdim)
+        elif keepdim or not x.numel():
+            return NotImplemented
+        else:
+            found = find(x.reshape(-1), 0)
+        return found if found is NotImplemented else found[1]
+
+    return place
+
+
 def _sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
     return _ordered(x, dim, descending, 0, x.shape[dim]) if x.dim() else NotImplemented
 
@@ -403,6 +433,10 @@ def _masked_put(self: torch.Tensor, indices: Any, values: torch.Tensor) -> Any:
 
 TABLE: dict[Any, Callable[..., Any]] = {
     aten.topk.default: _topk,
+    aten.max.dim: _extreme(is_largest=True),
+    aten.min.dim: _extreme(is_largest=False),
+    aten.argmax.default: _place_of_extreme(is_largest=True),
+    aten.argmin.default: _place_of_extreme(is_largest=False),
     aten.sort.default: _sort,
     aten.sort.stable: _stable_sort,
     aten.kthvalue.default: _kthvalue,

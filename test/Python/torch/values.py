@@ -52,6 +52,10 @@ SPECIAL: dict[str, Any] = {
     "minimum": lambda t: torch.minimum(torch.zeros(5), t),
     "amax": lambda t: t.amax()[None],
     "max_pool1d": lambda t: F.max_pool1d(t[None, None], 2, 1),
+    "argmax": lambda t: t.argmax()[None].float(),
+    "argmin": lambda t: t[None].argmin(1).float(),
+    "place of max": lambda t: t[None].max(1)[1].float(),
+    "place of min": lambda t: t[None].min(1, keepdim=True)[1].float(),
     "sort": lambda t: t.sort()[0],
     "sort, descending": lambda t: t.sort(descending=True)[1].float(),
     "topk of the smallest": lambda t: t.topk(3, largest=False)[0],
@@ -98,7 +102,7 @@ def compare(forms: dict[str, Any], batch: Any) -> None:
 
 # CHECK-COUNT-12: equal
 compare(CONSTANTS, numbers)
-# CHECK-COUNT-21: equal
+# CHECK-COUNT-25: equal
 compare(SPECIAL, special)
 # CHECK-COUNT-2: equal
 compare(SIGNS, signs)
