@@ -148,8 +148,10 @@ class Rerun:
 
     @property
     def is_finite(self) -> bool:
-        """Whether what the program returned has numbers alone."""
-        return all(e.is_finite for e in self.expected if e.kind == "result")
+        """Whether the loss is a number: one that a metric is not says nothing of a step."""
+        results = [e for e in self.expected if e.kind == "result"]
+        losses = [e for e in results if e.name == "loss"]
+        return all(e.is_finite for e in losses or results)
 
 
 @dataclass

@@ -408,6 +408,24 @@ def other_masks():
 refuse(other_masks)
 
 
+# A metric that is no number says nothing of the others.
+
+
+def beside_nan(model, optimizer, batch):
+    results = clipped(model, optimizer, batch)
+    return {**results, "none": results["norm"] * float("nan")}
+
+
+def other_masks_beside_nan():
+    step = compiled(beside_nan)
+    store_all(step)
+    step(data[0])
+
+
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'results[1]' {{.*}}: a gradient of a marked weight is not masked as docs/optimizers.md defines it
+refuse(other_masks_beside_nan)
+
+
 def zero_rate():
     with instead(_optimizer, "_traced_options", lambda _: [("foreach", False), ("fused", False), ("capturable", True)]):
         step = compiled(lambda m, o, x: mse_step(m, o, x * (torch.arange(16) > 3)), make=optim.Adam)
