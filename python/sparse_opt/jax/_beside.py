@@ -33,7 +33,7 @@ from sparse_opt._check import (
     unsure,
 )
 from sparse_opt._errors import StepError
-from sparse_opt.jax import _arrays, _points, _reference, _supports, _traces
+from sparse_opt.jax import _arrays, _points, _reference, _retraces, _supports
 from sparse_opt.jax._supports import NONE, Support
 
 
@@ -112,17 +112,17 @@ class Beside:
 
     def _take_trace(self, traced: Any) -> None:
         """Keeps what was compiled if it is of the same trace."""
-        if self._traced is None or _traces.difference(self._traced, traced) is not None:
+        if self._traced is None or _retraces.difference(self._traced, traced) is not None:
             self._traced = traced
             self._compiled.clear()
 
     def _outside(self, first: Any) -> str:
         """Returns which line of the program another trace of it changes."""
         first = first or self._traced
-        found = _traces.difference(first, self._traced)
+        found = _retraces.difference(first, self._traced)
         if found is None:
             try:
-                found = _traces.difference(first, self._trace())
+                found = _retraces.difference(first, self._trace())
             except Unchecked:
                 return ""
         if found is None:
