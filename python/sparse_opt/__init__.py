@@ -14,7 +14,8 @@ from sparse_opt._evaluation import Evaluation
 from sparse_opt._method import Method, Weight, highest, lowest
 from sparse_opt._program import Export
 from sparse_opt._description import Blocks, Buffer, Counters, Pattern
-from sparse_opt._sparsity import Group, Sparsity
+from sparse_opt._rules import Group
+from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step, compile
 from sparse_opt._tools import commit as _commit
 

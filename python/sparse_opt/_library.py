@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from sparse_opt._tools import RUNTIME, find_runtime
 if TYPE_CHECKING:
     from sparse_opt._description import Array
 
-VERSION = 15
+VERSION = 16
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
@@ -28,7 +27,6 @@ KINDS = (
 )  # fmt: skip
 NORMS = ("l1", "l2", "linf", "mean")
 METHODS = ("static", "set", "rigl", "gmp")
-SCHEDULES = ("constant", "linear", "cosine")
 TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "ui8", "ui32", "ui64")
 # NumPy has no bf16 of its own: its bits are held in uint16.
 DTYPES = (
@@ -84,6 +82,26 @@ class PatternUpdate(ctypes.Structure):
     ]
 
 
+class SparseWeight(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p)] + [
+        (name, ctypes.c_int64)
+        for name in ("rows", "cols", "block_rows", "block_cols", "slots")
+    ] + [(name, ctypes.c_int32) for name in ("is_static", "has_scores")]  # fmt: skip
+
+
+class WeightRule(ctypes.Structure):
+    _fields_ = [
+        ("group", ctypes.c_int64),
+        ("density", ctypes.c_double),
+        ("blocks", ctypes.c_int64),
+        ("first", ctypes.c_int),
+        ("file", ctypes.c_char_p),
+        ("method", ctypes.c_int),
+        ("score", ctypes.c_int),
+        ("has_updates", ctypes.c_int32),
+    ]
+
+
 class ReplacementStruct(ctypes.Structure):
     _fields_ = [
         ("pattern", ctypes.c_int64),
@@ -125,9 +143,9 @@ def library() -> ctypes.CDLL:
     for name, result in (
         ("last_error", text), ("step_manifest_text", text), ("step_name", text),
         ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
-        ("step_num_left_dense", i64), ("session_flops", i64), ("step_sharded", i64), ("drop_fraction", ctypes.c_double),
-        ("gmp_density", ctypes.c_double), ("session_metadata", text), ("session_step_difference", text),
-        ("step_unload", None), ("session_destroy", None),
+        ("step_num_left_dense", i64), ("session_flops", i64), ("step_sharded", i64),
+        ("density_blocks", i64), ("sparsity_text", text), ("sparsity_keys", text), ("session_metadata", text), ("session_step_difference", text),
+        ("step_unload", None), ("session_destroy", None), ("sparsity_destroy", None), ("updates_destroy", None),
     ):  # fmt: skip
         getattr(loaded, f"bsr_{name}").restype = result
     return loaded
@@ -193,27 +211,7 @@ def choose(which: Literal["lowest", "highest"], numbers: Array, count: int) -> A
     return places
 
 
-def drop_fraction(schedule: str, drop: float, t: float) -> float:
-    """Returns the share of blocks to replace at the elapsed share `t` of a schedule."""
-    function = library().bsr_drop_fraction
-    number = ctypes.c_int(SCHEDULES.index(schedule))
-    return float(function(number, ctypes.c_double(drop), ctypes.c_double(t)))
-
-
-def gmp_density(start: float, end: float, t: float) -> float:
-    """Returns the density at the elapsed share `t` of gradual pruning."""
-    numbers = map(ctypes.c_double, (start, end, t))
-    return float(library().bsr_gmp_density(*numbers))
-
-
-def erk_densities(shapes: Sequence[tuple[int, int]], density: float) -> list[float]:
-    """Distributes a density over matrices of these shapes."""
-    count = len(shapes)
-    rows, cols = ((ctypes.c_int64 * count)(*sizes) for sizes in zip(*shapes))
-    densities = (ctypes.c_double * count)()
-    check(
-        library().bsr_erk_densities(
-            ctypes.c_int64(count), rows, cols, ctypes.c_double(density), densities
-        )
-    )
-    return list(densities)
+def density_blocks(density: float, blocks: int) -> int:
+    """Returns how many of a matrix's blocks a density is."""
+    function = library().bsr_density_blocks
+    return int(function(ctypes.c_double(density), ctypes.c_int64(blocks)))

@@ -23,7 +23,7 @@ from sparse_opt._description import Array, Blocks, Buffer, Counters, Mask, Origi
 from sparse_opt._device_arrays import DeviceArray, ForeignArray
 from sparse_opt._errors import StepError
 from sparse_opt._library import (
-    DTYPES, KINDS, METHODS, NORMS, TYPES, BufferInfo, CountersStruct, PatternInfo,
+    DTYPES, KINDS, NORMS, TYPES, BufferInfo, CountersStruct, PatternInfo,
     PatternUpdate, PatternView, ReplacementStruct, c_path, c_text, check, library,
 )  # fmt: skip
 
@@ -497,14 +497,9 @@ class Session:
     def run_scores(self) -> None:
         check(library().bsr_session_run_scores(self._handle))
 
-    def update(self, updates: Sequence[tuple[str, str, float, int, bool]]) -> None:
-        """Updates each pattern: method, norm, drop, blocks, whether they return."""
-        entries = (PatternUpdate * max(1, len(updates)))(
-            *(
-                PatternUpdate(METHODS.index(m), NORMS.index(n), drop, blocks, back)
-                for m, n, drop, blocks, back in updates
-            )
-        )
+    def update(self, updates: Sequence[PatternUpdate]) -> None:
+        """Updates each pattern as its entry says."""
+        entries = (PatternUpdate * max(1, len(updates)))(*updates)
         check(
             library().bsr_session_update(
                 self._handle, entries, ctypes.c_int64(len(updates))

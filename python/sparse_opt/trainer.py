@@ -29,7 +29,8 @@ import sparse_opt
 import sparse_opt.torch
 from sparse_opt._description import Blocks
 from sparse_opt._errors import StepError
-from sparse_opt._sparsity import Groups, Sparsity, groups_of, score_options
+from sparse_opt._rules import Groups, groups_of, score_options
+from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step
 from sparse_opt._values import Choice
 

@@ -134,14 +134,11 @@ static std::vector<std::string> findOptions(const Config &config,
   requireOptions(options);
   if (target != "cpu")
     options.insert(options.begin(), "--target=" + target);
-  bool needScores = std::any_of(
-      config.sparsity.begin(), config.sparsity.end(),
-      [](const SparsityGroup &group) { return group.method == "rigl"; });
   bool haveScores = std::any_of(options.begin(), options.end(),
                                 [](const std::string &option) {
                                   return option.find("-score-norm") <= 1;
                                 });
-  if (needScores && !haveScores)
+  if (bsr_sparsity_needs_scores(config.sparsity.rules()) && !haveScores)
     options.push_back("--score-norm=l1");
   return options;
 }

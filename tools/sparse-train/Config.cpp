@@ -110,8 +110,27 @@ static const std::vector<ConfigKey> &keys() {
   return table;
 }
 
-/// What the names of the keys of a group of weights begin with.
-static constexpr std::string_view sparsityPrefix = "sparsity.";
+/// What other programs call a key.
+static const std::map<std::string, std::string> otherNames = {
+    {"lr", "rate.peak"},
+    {"learning_rate", "rate.peak"},
+    {"scheduler", "rate.decay"},
+    {"lr_scheduler_type", "rate.decay"},
+    {"warmup_steps", "rate.warmup"},
+    {"epochs", "steps"},
+    {"num_train_epochs", "steps"},
+    {"max_steps", "steps"},
+    {"model", "step"},
+    {"dataset", "data"},
+    {"output", "run"},
+    {"output_dir", "run"},
+    {"gradient_accumulation_steps", "accumulate"},
+    {"logging_steps", "log.every"},
+    {"eval_steps", "held_out.every"},
+    {"save_steps", "checkpoint.every"},
+    {"save_total_limit", "checkpoint.keep"},
+    {"density", "sparsity.density"},
+    {"method", "sparsity.method"}};
 
 /// The most values of a configuration.
 static constexpr int64_t mostValues = 100000;
@@ -119,21 +138,20 @@ static constexpr int64_t mostValues = 100000;
 /// Sets the key called `name` to what `node` holds.
 static void set(Config &config, const std::string &name,
                 const YAML::Node &node) {
-  if (name.rfind(sparsityPrefix, 0) == 0)
-    return setSparsity(config.sparsity, name.substr(sparsityPrefix.size()),
-                       node);
+  if (Sparsity::owns(name))
+    return config.sparsity.set(name, node);
   if (const ConfigKey *key = findKey(keys(), name))
     return setKey(config, *key, name, node);
-  std::vector<std::string> known = sparsityNames();
+  std::vector<std::string> known = Sparsity::names();
   for (const ConfigKey &key : keys())
     known.push_back(key.name);
-  refuseKey(name, known);
+  refuseKey(name, known, otherNames);
 }
 
 /// Whether the key called `name` has a text.
 static bool isText(const std::string &name) {
-  if (name.rfind(sparsityPrefix, 0) == 0)
-    return isSparsityText(name.substr(sparsityPrefix.size()));
+  if (Sparsity::owns(name))
+    return Sparsity::isText(name);
   const ConfigKey *key = findKey(keys(), name);
   return key && key->isText();
 }
@@ -141,8 +159,7 @@ static bool isText(const std::string &name) {
 /// Whether the key called `name` has a map.
 static bool takesMap(const std::string &name) {
   const ConfigKey *key = findKey(keys(), name);
-  return key && std::holds_alternative<std::map<std::string, double> Config::*>(
-                    key->field);
+  return key && key->isMap();
 }
 
 /// Fails if `node`, at depth `depth`, is deeper than any configuration, or
@@ -199,7 +216,7 @@ static void readConfigFile(Config &config, const std::string &path) {
     std::string name = entry.first.Scalar();
     requireOnce(name);
     if (name == "sparsity")
-      readSparsity(config.sparsity, entry.second);
+      config.sparsity.read(entry.second);
     else if (!entry.second.IsMap() || takesMap(name))
       set(config, name, entry.second);
     else
@@ -259,6 +276,7 @@ Config train::readConfig(const std::string &path,
         isText(name) ? YAML::Node(value)
                      : parse(value, "value of '" + excerpt(setting) + "'"));
   }
+  config.sparsity.resolve();
   for (const ConfigKey &key : keys())
     if (key.rule.required &&
         (config.*std::get<std::string Config::*>(key.field)).empty())
@@ -269,7 +287,6 @@ Config train::readConfig(const std::string &path,
     fail("expected configuration key '", needsArrays ? "data" : "tokens",
          "' to have a value", needsArrays ? " for task arrays" : "",
          ", but got none");
-  checkSparsity(config.sparsity);
   return config;
 }
 
@@ -296,7 +313,7 @@ std::string train::toYAML(const Config &config) {
   if (!section.empty())
     out << YAML::EndMap;
   out << YAML::Key << "sparsity" << YAML::Value;
-  emitSparsity(out, config.sparsity);
+  config.sparsity.emit(out);
   out << YAML::EndMap;
   return std::string(out.c_str()) + "\n";
 }
@@ -306,7 +323,7 @@ std::vector<KeyValue> train::decidingValues(const Config &config) {
   for (const ConfigKey &key : keys())
     if (!key.rule.isFree)
       values.push_back({key.name, valueText(config, key)});
-  for (const auto &[name, value] : sparsityValues(config.sparsity))
+  for (const auto &[name, value] : config.sparsity.values())
     values.push_back({name, value});
   return values;
 }
@@ -314,6 +331,6 @@ std::vector<KeyValue> train::decidingValues(const Config &config) {
 std::string train::describeConfig() {
   std::string text;
   for (const ConfigKey &key : keys())
-    text += describeKey(key.name, key);
-  return text + describeSparsity();
+    text += describeKey(key);
+  return text + Sparsity::describe();
 }

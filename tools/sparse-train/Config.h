@@ -41,7 +41,7 @@ struct Config {
   double maskingFraction = 0.15;
   bool maskingWholeWords = false;
 
-  std::vector<SparsityGroup> sparsity = {SparsityGroup()};
+  Sparsity sparsity;
 
   int64_t heldOutEvery = 0;
   int64_t heldOutBatches = 8;

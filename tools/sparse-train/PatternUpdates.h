@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Carries out the section `sparsity` of a configuration.
+// Carries out the section `sparsity` of a configuration: what the runtime's
+// rules ask of the patterns of a session.
 
 #ifndef BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H
 #define BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H
 
 #include "Session.h"
-#include "Sparsity.h"
 #include "Stages.h"
 
+#include <memory>
 #include <optional>
 
 namespace bsr::train {
@@ -16,10 +17,8 @@ namespace bsr::train {
 /// What happens to the patterns of a session in a run of `steps` steps.
 class PatternUpdates {
 public:
-  /// Gives every pattern to its group. Fails where a group has none of
-  /// `allWeights`, those of all stages, or wants what the step was not compiled
-  /// for.
-  PatternUpdates(const std::vector<SparsityGroup> &groups, int64_t steps,
+  /// Fails where bsr_updates_create does. `allWeights` are those of all stages.
+  PatternUpdates(const bsr_sparsity *rules, int64_t steps,
                  const Session &session,
                  const std::vector<WeightShape> &allWeights);
 
@@ -43,31 +42,27 @@ public:
   std::optional<double> update(Session &session, int64_t step) const;
 
 private:
-  /// A pattern with its group.
+  /// What is due after `step` steps for every weight of all stages.
+  std::vector<bsr_pattern_update> dueAnywhere(int64_t step) const;
+  /// The same for every pattern.
+  std::vector<bsr_pattern_update> updatesOf(int64_t step) const;
+
+  struct Release {
+    void operator()(bsr_updates *updates) const {
+      bsr_updates_destroy(updates);
+    }
+  };
+  /// A pattern that a rule is for.
   struct Weight {
     int64_t pattern; // index
     bsr_pattern_info info;
-    const SparsityGroup *group;
-    double density;      // asked for; 0 for what the step was compiled with
-    int64_t firstBlocks; // or BSR_MOST_BLOCKS
-
-    int64_t allBlocks() const;
-    int64_t mostBlocks() const;
+    bsr_weight_rule rule;
   };
 
-  void distributeDensities(const SparsityGroup &group,
-                           const std::vector<WeightShape> &members);
-  void requireSlots(const std::vector<SparsityGroup> &groups) const;
-  double endOf(const SparsityGroup &group) const;
-  double lengthOf(const SparsityGroup &group) const;
-  bool isDue(const SparsityGroup &group, int64_t step) const;
-  double dropOf(const SparsityGroup &group, int64_t step) const;
-  int64_t blocksOf(const Weight &weight, int64_t step) const;
-
-  const std::vector<SparsityGroup> &groups;
-  int64_t steps;
-  int64_t numPatterns;
-  std::vector<Weight> weights; // those of a group whose pattern can change
+  std::unique_ptr<bsr_updates, Release> updates;
+  int64_t numWeights;          // of all stages
+  std::vector<int64_t> places; // of each pattern among these
+  std::vector<Weight> weights;
 };
 
 } // namespace bsr::train

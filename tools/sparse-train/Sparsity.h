@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The section `sparsity` of a configuration: groups of weights, and by what
-// rule the patterns of each begin and change. docs/sparsity.md is about it.
+// The section `sparsity` of a configuration, in YAML: groups of weights, and by
+// what rule the patterns of each begin and change. The runtime has the rules
+// (bsr/sparsity.h); docs/sparsity.md is about them.
 
 #ifndef BSR_TOOLS_SPARSETRAIN_SPARSITY_H
 #define BSR_TOOLS_SPARSETRAIN_SPARSITY_H
 
-#include <cstdint>
-#include <map>
+#include "bsr/runtime.h"
+
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace YAML {
@@ -18,67 +21,48 @@ class Node;
 
 namespace bsr::train {
 
-/// A group. The keys, their meaning and limits are in Sparsity.cpp; the
-/// defaults are here.
-struct SparsityGroup {
-  std::string match;
-  std::string method = "set";
+/// Names of keys begin with "sparsity." here.
+class Sparsity {
+public:
+  /// One group with the defaults.
+  Sparsity() { resolve(); }
 
-  double density = 0;
-  std::string distribution = "uniform";
-  std::map<std::string, double> densities;
-  double initialDensity = 0;
-  std::string init = "random";
-  std::string file;
+  /// Reads the section: the keys of one group, or a list of groups.
+  void read(const YAML::Node &node);
 
-  int64_t every = 0;
-  int64_t updates = 0;
-  int64_t begin = 0;
-  int64_t end = 0;
-  double until = 0.75;
+  /// Sets key `name` of every group.
+  void set(const std::string &name, const YAML::Node &node);
 
-  double drop = 0.5;
-  std::string schedule = "cosine";
-  int64_t halfPeriod = 0;
-  std::string score = "l1";
-  bool allowReturn = false;
+  /// Makes rules of what was read and set. Fails where the runtime has none of
+  /// that.
+  void resolve();
 
-  /// No keys: whether the configuration says what method, and when.
-  bool saysMethod = false, saysWhen = false;
+  /// Those of the last `resolve`.
+  const bsr_sparsity *rules() const { return made.get(); }
+
+  /// Prints the rules so that `read` reads them back.
+  void emit(YAML::Emitter &out) const;
+
+  /// The name and the value of every key of every group.
+  std::vector<std::pair<std::string, std::string>> values() const;
+
+  /// Whether `name` is that of a key.
+  static bool owns(const std::string &name);
+
+  /// Whether the key that `name` stands for has a text.
+  static bool isText(const std::string &name);
+
+  /// All names of keys.
+  static std::vector<std::string> names();
+
+  /// One line for every key.
+  static std::string describe();
+
+private:
+  std::string description = "{}"; ///< JSON
+  std::string settings;           ///< objects, a comma between two
+  std::shared_ptr<const bsr_sparsity> made;
 };
-
-/// Reads the section: the keys of one group, or a list of groups.
-void readSparsity(std::vector<SparsityGroup> &groups, const YAML::Node &node);
-
-/// Sets key `name` of every group, which the error calls "sparsity.<name>".
-void setSparsity(std::vector<SparsityGroup> &groups, const std::string &name,
-                 const YAML::Node &node);
-
-/// Whether the key that `name` stands for has a text.
-bool isSparsityText(const std::string &name);
-
-/// Fails where the values of a group do not go together.
-void checkSparsity(const std::vector<SparsityGroup> &groups);
-
-/// Prints the section so that `readSparsity` reads it back.
-void emitSparsity(YAML::Emitter &out, const std::vector<SparsityGroup> &groups);
-
-/// Whether `expression`, a regular one, matches a part of `name`. Throws
-/// `std::regex_error` if it is none.
-bool matches(const std::string &expression, const std::string &name);
-
-/// What group `index` is called in messages: "sparsity", or one of a list.
-std::string groupName(const std::vector<SparsityGroup> &groups, size_t index);
-
-/// All names of keys, with "sparsity." in front.
-std::vector<std::string> sparsityNames();
-
-/// The name and the value of every key of every group.
-std::vector<std::pair<std::string, std::string>>
-sparsityValues(const std::vector<SparsityGroup> &groups);
-
-/// One line for every key.
-std::string describeSparsity();
 
 } // namespace bsr::train
 

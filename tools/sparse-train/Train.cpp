@@ -95,7 +95,8 @@ public:
         apply(session, session.findRole("apply")),
         loss(session, session.findRole("loss")), phases(session),
         allWeights(listWeights(session, ranks, place)),
-        patternUpdates(config.sparsity, config.steps, session, allWeights),
+        patternUpdates(config.sparsity.rules(), config.steps, session,
+                       allWeights),
         agreement(ranks, config.checkpointMinutes), totals(config.steps) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");

@@ -68,8 +68,9 @@ extern "C" {
 ///   13: bsr_session_stored, bsr_session_choose_scored, bsr_lowest,
 ///      bsr_highest;
 ///   14: bsr_session_flops, bsr_session_check_pattern;
-///   15: bsr_session_check.
-#define BSR_RUNTIME_VERSION 15
+///   15: bsr_session_check;
+///   16: bsr_sparsity_*, bsr_updates_*, bsr_density_blocks.
+#define BSR_RUNTIME_VERSION 16
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -538,5 +539,6 @@ BSR_API const char *bsr_session_step_difference(const bsr_session *session);
 #endif
 
 #include "bsr/patterns.h" // IWYU pragma: export
+#include "bsr/sparsity.h" // IWYU pragma: export
 
 #endif // BSR_RUNTIME_H

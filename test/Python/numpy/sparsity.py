@@ -8,7 +8,11 @@
 # RUN: %build_step -o %t/step.so
 # RUN: %numpy_python -u %s %t %S/../../Tools/Inputs/train.yaml | FileCheck %s
 
+import dataclasses
 import json
+import pathlib
+import pickle
+import re
 import subprocess
 import sys
 
@@ -19,6 +23,7 @@ import sparse_opt
 import two_weights
 from refusals import refuse
 from sparse_opt import Group, Sparsity
+from sparse_opt._library import library
 
 folder, config = sys.argv[1:]
 
@@ -58,12 +63,12 @@ for i, group in enumerate((
 # Densities by erk, and of single weights.
 
 # CHECK: erk a 38 b 23, densities a 72 b 10
-library = f"{folder}/two.so"
+library_path = f"{folder}/two.so"
 made = sparse_opt.compile(two_weights.text(), ["match=^[ab]$ block=2x2 density=0.9"],
-                          options=["-O", "1", "--score-norm=l1"], library=library, seed=3)
+                          options=["-O", "1", "--score-norm=l1"], library=library_path, seed=3)
 counts = []
 for keys in ({"density": 60 / 128, "distribution": "erk"}, {"densities": {"a": 0.75, "b": 0.3125}}):
-    step = sparse_opt.Step(library)
+    step = sparse_opt.Step(library_path)
     Sparsity(step, keys, steps=10)
     counts.append(" ".join(f"{n} {len(step.blocks(n).slot)}" for n in step.patterns))
 print(f"erk {counts[0]}, densities {counts[1]}")
@@ -77,7 +82,7 @@ batches = [rng.normal(size=(16, 16)).astype(np.float32) / 8 for _ in range(12)]
 
 def run(begin=None, stop=12):
     own = methods.Momentum()
-    step = sparse_opt.Step(library, seed=5)
+    step = sparse_opt.Step(library_path, seed=5)
     sparsity = Sparsity(step, [
         Group(match="^a$", method=own, density=0.5, every=2, drop=0.4, end=12),
         Group(match="^b$", method="rigl", density=0.4, every=3, drop=0.5, end=12),
@@ -110,7 +115,7 @@ for stop in (3, 6, 11):
 # Micro-batches: the last of a step counts.
 
 # CHECK: updates after [4, 8], scores before [4, 8]
-step = sparse_opt.Step(library)
+step = sparse_opt.Step(library_path)
 sparsity = Sparsity(step, Group(method="rigl", every=2, end=100, drop=0.5, density=0.5), steps=100, accumulate=2)
 after, before = [], []
 for i in range(1, 9):
@@ -121,47 +126,72 @@ for i in range(1, 9):
         after.append(i)
 print(f"updates after {after}, scores before {before}")
 
-# The largest blocks of the values that the program has need a program.
+# A group has the keys of the runtime, with its defaults, and knows which ones were given.
+
+# CHECK: keys True, defaults True, of a configuration 0.5 rigl cosine, replaced 0.4 True
+keys = json.loads(library().bsr_sparsity_keys())
+names = [field.name for field in dataclasses.fields(Group)]
+defaults = all(getattr(Group(), key["name"]) == key["default"] for key in keys)
+of = Group.of({"density": {"final": 0.5}, "algorithm": "rigl", "update.freq": np.int64(3)})
+other = dataclasses.replace(pickle.loads(pickle.dumps(of)), drop=0.4)
+print(f"keys {names == [key['name'] for key in keys]}, defaults {defaults}, of a configuration {of.density}"
+      f" {of.method} {of.schedule}, replaced {other.drop} {Sparsity(step, other, steps=9).groups == [other]}")
+
+# Methods of one's own are updated when set would be, and may be given as a key; a run
+# without groups has no updates; where pruning has no steps, it is at its end.
+
+# CHECK: own True [4, 8], none {}, pruned {'a': 0.25, 'b': 0.25}
+own = methods.SET()
+sparsity = Sparsity(step, {"algorithm": own, "update": {"every": 4}, "end": 10}, steps=10)
+print(f"own {sparsity.groups[0].method is own} {[s for s in range(20) if sparsity.due(s)]},"
+      f" none {Sparsity(step, [], steps=10).due(3)},"
+      f" pruned {Sparsity(step, Group(method='gmp', density=0.25, every=7, begin=3, until=0.3), steps=10).due(3)}")
+
+# What values are is the runtime's to say, in a sentence that sparse-train has, too.
 
 # CHECK: expected an export that has values for its weights, but got none for 'a': use init random
-refuse(lambda: Sparsity(sparse_opt.Step(library), Group(init="largest"), steps=10))
-# CHECK: expected 'sparsity.method' to be one of static, set, rigl, gmp or a Method, but got 'best'
+refuse(lambda: Sparsity(sparse_opt.Step(library_path), Group(init="largest"), steps=10))
+# CHECK: expected configuration key 'sparsity.method' to be one of static, set, rigl, gmp, but got 'best'
 refuse(lambda: Sparsity(step, Group(method="best"), steps=10))
-# CHECK: expected 'sparsity.drop' to be a number from 0 to 1, but got 2
+# CHECK: expected configuration key 'sparsity.drop' to be a number from 0 to 1, but got '2'
 refuse(lambda: Sparsity(step, Group(drop=2), steps=10))
-# CHECK: expected 'sparsity.every' to be an integer of at least 0, but got 0.5
-refuse(lambda: Sparsity(step, Group(every=0.5), steps=10))
-# CHECK: expected 'sparsity.updates' to be left out where there is 'every', but got 2
+# CHECK: expected configuration key 'sparsity.drop' to be a number from 0 to 1, but got 'nan'
+refuse(lambda: Sparsity(step, Group(drop=float("nan")), steps=10))
+# CHECK: expected configuration key 'sparsity[1].score' to be one of l1, l2, linf, mean, but got '4'
+refuse(lambda: Sparsity(step, [Group(match="b"), Group(score=np.float32(4))], steps=10))
+# CHECK: expected configuration key 'sparsity.every' or 'sparsity.updates', but got both
 refuse(lambda: Sparsity(step, Group(every=2, updates=2), steps=10))
-# CHECK: expected 'sparsity.updates' to be less than the 7 steps for them, but got 7
+# CHECK: expected configuration key 'sparsity.every' or 'sparsity.updates' to have a value beside a method, but got none
+refuse(lambda: Sparsity(step, Group(method=own), steps=10))
+Sparsity(step, Group(method="rigl", every=0), steps=10)
+# CHECK: expected configuration key 'sparsity.updates' to be less than the 7 steps for them, but got 7
 refuse(lambda: Sparsity(step, Group(updates=7), steps=10))
-# CHECK: expected 'sparsity.end' to be more than 'begin' 4, but got 4
-refuse(lambda: Sparsity(step, Group(begin=4, end=4), steps=10))
-# CHECK: expected 'sparsity.density' to be more than 0 for method gmp, but got 0.0
-refuse(lambda: Sparsity(step, Group(method="gmp"), steps=10))
-# CHECK: expected 'sparsity.initial_density' to be left out for another method than gmp, but got 0.5
-refuse(lambda: Sparsity(step, Group(initial_density=0.5), steps=10))
-# CHECK: expected 'sparsity.density' to be more than 0, to be distributed by erk, but got 0.0
-refuse(lambda: Sparsity(step, Group(distribution="erk"), steps=10))
-# CHECK: expected 'sparsity.file' to be a pattern file for init file, but got ''
-refuse(lambda: Sparsity(step, Group(init="file"), steps=10))
-# CHECK: expected a regular expression in 'sparsity', but got '(':
-refuse(lambda: Sparsity(step, Group(match="("), steps=10))
-# CHECK: expected 'sparsity[1].match' to be the first that matches one of a, b, but got 'a'
+# CHECK: expected configuration key 'sparsity[1].match' to be the first that matches one of a, b, but got 'a'
 refuse(lambda: Sparsity(step, [Group(), Group(match="a")], steps=10))
-# CHECK: expected a key of a group, one of algorithm, {{.*}}, until, {{.*}}, but got 'speed'
-refuse(lambda: Sparsity(step, {"speed": 3}, steps=10))
-# CHECK: expected key 'every' once, but got 'update.freq' beside it
+# CHECK: expected a configuration key (the nearest is 'sparsity.sparsity'), but got 'sparsity.sparsty'
+refuse(lambda: Group.of({"sparsty": 3}))
+# CHECK: expected configuration key 'sparsity.every' once, but got 'sparsity.update.freq' beside it
 refuse(lambda: Sparsity(step, {"every": 3, "update": {"freq": 2}}, steps=10))
-# CHECK: expected 'a' to have slots for 91 blocks, but got 86: compile the step with marks 'match=^a$ block=2x2 density=0.947917', 'match=^b$ block=2x2 density=0.9375' in front of others
+# CHECK: expected 'a' to have slots for 91 blocks, but got 86: compile the step with --mark="match=^a$ block=2x2 density=0.9479166666666666" --mark="match=^b$ block=2x2 density=0.9375" in front of other marks
 refuse(lambda: Sparsity(step, Group(density=0.95), steps=10))
+# CHECK: expected steps and a count of at least 0, but got -1 and 2
+refuse(lambda: Sparsity(step, Group(), steps=-1))
+
+# What the runtime does not see.
+
+# CHECK: expected configuration key 'sparsity.file' to be left out for init largest, since the program has the weights, but got 'x'
+refuse(lambda: Sparsity(step, Group(init="largest", file=pathlib.Path("x")), steps=10))
+# CHECK: expected texts, numbers, booleans and dictionaries in a group, but got a Pattern
+refuse(lambda: Sparsity(step, Group(match=re.compile("a")), steps=10))
+# CHECK: expected text in a group to be UTF-8, but got 'a\udcff'
+refuse(lambda: Sparsity(step, Group(file="a\udcff"), steps=10))
 # CHECK: expected a checkpoint that Sparsity.save() wrote, but got '{{.*}}plain.safetensors' without what methods know
 step.save(f"{folder}/plain.safetensors")
 refuse(lambda: Sparsity(step, Group(), steps=10).load(f"{folder}/plain.safetensors"))
 # CHECK: expected a checkpoint of 0 methods in Python, but got '{{.*}}3.safetensors' of 1
 refuse(lambda: Sparsity(step, Group(), steps=10).load(f"{folder}/3.safetensors"))
 # CHECK: expected no state of SET, which has no load_state_dict(), but got ages
-refuse(lambda: Sparsity(step, Group(method=methods.SET()), steps=10).load(f"{folder}/3.safetensors"))
+refuse(lambda: Sparsity(step, Group(method=methods.SET(), every=3), steps=10).load(f"{folder}/3.safetensors"))
 # A load that fails, wherever it does, leaves step, patterns and methods as they were.
 
 
@@ -179,11 +209,11 @@ class Counting(methods.SET):
 
 
 def begin_two(fails):
-    step = sparse_opt.Step(library, seed=5)
+    step = sparse_opt.Step(library_path, seed=5)
     both = Counting(), Counting(fails)
     return step, both, Sparsity(step, [
-        Group(match="^a$", method=both[0], density=0.5),
-        Group(match="^b$", method=both[1], density=0.5)], steps=12)
+        Group(match="^a$", method=both[0], density=0.5, every=3),
+        Group(match="^b$", method=both[1], density=0.5, every=3)], steps=12)
 
 
 step, both, sparsity = begin_two(fails=False)
@@ -212,4 +242,4 @@ print(f"loaded {sparsity.load(f'{folder}/two.safetensors')}: {step.counters.step
 class Odd(methods.SET):
     def state_dict(self):
         return {"seen": {1, 2}}
-refuse(lambda: Sparsity(step, Group(method=Odd()), steps=10).save(f"{folder}/odd.safetensors"))
+refuse(lambda: Sparsity(step, Group(method=Odd(), every=3), steps=10).save(f"{folder}/odd.safetensors"))

@@ -205,7 +205,7 @@ refuse(sparse_opt.compile, TEXT)
 
 # A process of its own meets another runtime, or none.
 # CHECK: expected libbsr_runtime.so.3 beside sparse-compile or on the library path, but got '{{.*}}'
-# CHECK: expected a runtime of version 15 or later, but got 2: build it again
+# CHECK: expected a runtime of version 16 or later, but got 2: build it again
 LOAD = """
 import sparse_opt
 try:

@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rules of sparsity: keys, messages, and what is due when, against the
+// definition taken literally and a table.
+
+#include "Check.h"
+#include "SparsityTable.h"
+#include "bsr/sparsity.h"
+#include <cmath>
+#include <set>
+
+using namespace check;
+
+namespace {
+using Rules = std::unique_ptr<bsr_sparsity, void (*)(bsr_sparsity *)>;
+using Updates = std::unique_ptr<bsr_updates, void (*)(bsr_updates *)>;
+} // namespace
+
+static Rules read(const std::string &description,
+                  const char *settings = nullptr) {
+  bsr_sparsity *rules = nullptr;
+  REQUIRE_OK(bsr_sparsity_create(description.c_str(), settings, &rules));
+  return Rules(rules, bsr_sparsity_destroy);
+}
+
+static Updates plan(const Rules &rules, int64_t steps,
+                    const std::vector<bsr_sparse_weight> &weights) {
+  bsr_updates *updates = nullptr;
+  REQUIRE_OK(bsr_updates_create(rules.get(), steps, int64_t(weights.size()),
+                                weights.data(), &updates));
+  return Updates(updates, bsr_updates_destroy);
+}
+
+static bsr_weight_rule ruleOf(const Updates &updates, int64_t index) {
+  bsr_weight_rule rule;
+  REQUIRE_OK(bsr_updates_rule(updates.get(), index, &rule));
+  return rule;
+}
+
+static std::vector<bsr_pattern_update> dueOf(const Updates &updates,
+                                             int64_t step, size_t count) {
+  std::vector<bsr_pattern_update> due(count);
+  REQUIRE_OK(bsr_updates_due(updates.get(), step, int64_t(count), due.data()));
+  return due;
+}
+
+/// A weight of blocks of 1x1 with a slot for each, and scores.
+static bsr_sparse_weight square(const char *name, int64_t size = 10) {
+  return {name, size, size, 1, 1, size * size, 0, 1};
+}
+
+static std::string textOf(const Rules &rules) {
+  return bsr_sparsity_text(rules.get());
+}
+
+/// Demands that a description is refused.
+static void refuses(const std::string &description, const std::string &sentence,
+                    const char *settings = nullptr) {
+  bsr_sparsity *rules = nullptr;
+  REQUIRE_FAILS(bsr_sparsity_create(description.c_str(), settings, &rules),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE(!rules);
+}
+
+/// Demands that a plan of 40 steps is refused.
+static void refusesPlan(const std::string &description,
+                        const std::vector<bsr_sparse_weight> &weights,
+                        const std::string &sentence) {
+  Rules rules = read(description);
+  bsr_updates *updates = nullptr;
+  REQUIRE_FAILS(bsr_updates_create(rules.get(), 40, int64_t(weights.size()),
+                                   weights.data(), &updates),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE(!updates);
+}
+
+CASE(sparsityKeys) {
+  std::string defaults = textOf(read("{}"));
+  Json group = Json::parse(defaults)[0],
+       keys = Json::parse(bsr_sparsity_keys());
+  REQUIRE_EQUAL(keys.size(), group.size());
+  REQUIRE_EQUAL(keys.size(), 18u);
+  size_t names = 0;
+  for (const Json &key : keys) {
+    REQUIRE_EQUAL(key["default"], group[key["name"].get<std::string>()]);
+    Json all = key["aliases"];
+    all.push_back(key["name"]);
+    for (const Json &name : all) {
+      Json value = key["default"];
+      if (name == "sparsity")
+        value = 1;
+      // By its name with dots, and as objects within each other.
+      std::string flat = name, inner = flat.substr(flat.find('.') + 1);
+      Json nested = {{flat.substr(0, flat.find('.')), {{inner, value}}}};
+      Json given = {{flat, value}};
+      if (key["name"] == "method")
+        given["every"] = 0;
+      REQUIRE_EQUAL(textOf(read(given.dump())), defaults);
+      if (inner != flat)
+        REQUIRE_EQUAL(textOf(read(nested.dump())), defaults);
+      ++names;
+    }
+  }
+  REQUIRE_EQUAL(names, 39u);
+  REQUIRE_EQUAL(std::string(bsr_sparsity_text(nullptr)), "");
+  REQUIRE_EQUAL(bsr_sparsity_needs_scores(nullptr), 0);
+}
+
+CASE(sparsityText) {
+  Rules rules = read(R"([{"match": "ffn", "algorithm": "rigl",
+    "sparsity": 0.75, "drop_fraction": {"type": "linear", "init": 0.3},
+    "update": {"freq": 100, "begin": 5, "stop": 7500},
+    "densities": {"b": 0.5, "a": 1}, "regrow": {"allow_return": true}},
+    {"method": "static"}])");
+  Json groups = Json::parse(textOf(rules));
+  REQUIRE_EQUAL(groups[0]["method"], "rigl");
+  REQUIRE_EQUAL(groups[0]["density"], 0.25);
+  REQUIRE_EQUAL(groups[0]["schedule"], "linear");
+  REQUIRE_EQUAL(groups[0]["drop"], 0.3);
+  REQUIRE_EQUAL(groups[0]["every"], 100);
+  REQUIRE_EQUAL(groups[0]["end"], 7500);
+  REQUIRE_EQUAL(groups[0]["allow_return"], true);
+  REQUIRE_EQUAL(groups[1]["method"], "static");
+  REQUIRE_EQUAL(textOf(read(textOf(rules))), textOf(rules));
+  REQUIRE_EQUAL(bsr_sparsity_needs_scores(rules.get()), 1);
+  REQUIRE_EQUAL(bsr_sparsity_needs_scores(read("{}").get()), 0);
+  REQUIRE_EQUAL(textOf(read("[]")), "[]");
+}
+
+CASE(sparsitySettings) {
+  const char *settings = R"([{"every": 3}, {"update.freq": 4},
+                             {"drop_fraction": {"init": 0.1}}])";
+  Rules rules = read(R"([{"every": 2}, {"updates": 3}])", R"([{"updates": 0},
+                             {"every": 3}, {"update.freq": 4},
+                             {"drop_fraction": {"init": 0.1}}])");
+  for (const Json &group : Json::parse(textOf(rules))) {
+    REQUIRE_EQUAL(group["every"], 4);
+    REQUIRE_EQUAL(group["updates"], 0);
+    REQUIRE_EQUAL(group["drop"], 0.1);
+  }
+  // Values are looked at together when all are set.
+  refuses(R"([{}, {"updates": 3}])",
+          "expected configuration key 'sparsity[1].every' or "
+          "'sparsity[1].updates', but got both",
+          settings);
+  refuses("{}",
+          "expected settings of 'sparsity' to be a list of maps of keys, but "
+          "got '{}'",
+          "{}");
+  refuses("{}",
+          "expected configuration key 'sparsity' to be a map of keys, but got "
+          "'3'",
+          "[3]");
+  refuses("{}",
+          "expected settings of sparsity to be JSON, but got an error at "
+          "byte 2",
+          "[");
+}
+
+CASE(sparsityRefusesValues) {
+  auto value = [](const std::string &name, const std::string &given,
+                  const std::string &sentence) {
+    refuses("{\"" + name + "\": " + given + "}",
+            "expected configuration key 'sparsity." + name + "' to be " +
+                sentence);
+  };
+  std::string share = "a number from 0 to 1, but got ",
+              whole = "an integer of at least 0, but got ",
+              text = "a text in UTF-8, but got ";
+  for (const char *name : {"density", "sparsity", "initial_density", "until",
+                           "drop", "drop_fraction"}) {
+    value(name, "1.5", share + "'1.5'");
+    value(name, "-1e-300", share + "'-1e-300'");
+    value(name, "\"0.5\"", share + "'0.5'");
+    value(name, "true", share + "'true'");
+    value(name, "null", share + "'null'");
+    value(name, "[0.5]", share + "'[0.5]'");
+  }
+  for (const char *name :
+       {"every", "updates", "begin", "end", "half_period", "update.freq"}) {
+    value(name, "-1", whole + "'-1'");
+    value(name, "2.0", whole + "'2'");
+    value(name, "\"2\"", whole + "'2'");
+    value(name, "9223372036854775808", whole + "'9223372036854775808'");
+  }
+  for (const char *name : {"match", "file"}) {
+    value(name, "3", text + "'3'");
+    value(name, "\"a\\u0000b\"", text + "'a\\x00b'");
+  }
+  value("method", "\"snfs\"", "one of static, set, rigl, gmp, but got 'snfs'");
+  value("distribution", "\"er\"", "one of uniform, erk, but got 'er'");
+  value("init", "\"ones\"", "one of random, largest, file, but got 'ones'");
+  value("schedule", "\"step\"",
+        "one of cosine, linear, constant, but got "
+        "'step'");
+  value("score", "\"l3\"", "one of l1, l2, linf, mean, but got 'l3'");
+  value("allow_return", "1", "true or false, but got '1'");
+  value("densities", "{\"w\": 2}",
+        "a map to numbers from 0 to 1, but got '{\"w\":2}'");
+  value("densities", "0.5", "a map to numbers from 0 to 1, but got '0.5'");
+}
+
+CASE(sparsityRefusesKeys) {
+  refuses("{\"methd\": \"set\"}",
+          "expected a configuration key (the nearest is 'sparsity.method'), "
+          "but got 'sparsity.methd'");
+  refuses("{\"update\": {\"frequ\": 3}}",
+          "expected a configuration key (the nearest is "
+          "'sparsity.update.freq'), but got 'sparsity.update.frequ'");
+  refuses("{\"every\": 3, \"update\": {\"freq\": 4}}",
+          "expected configuration key 'sparsity.every' once, but got "
+          "'sparsity.update.freq' beside it");
+  refuses("{\"every\": 3, \"every\": 4}",
+          "expected the rules of sparsity to have each key once, but got "
+          "'every' twice");
+  refuses("[{}, 3]", "expected configuration key 'sparsity[1]' to be a map of "
+                     "keys, but got '3'");
+  refuses("3", "expected configuration key 'sparsity' to be a map of keys or a "
+               "list of such maps, but got '3'");
+  refuses("{", "expected the rules of sparsity to be JSON, but got an error at "
+               "byte 2");
+}
+
+CASE(sparsityRefusesTogether) {
+  std::string start = "expected configuration key 'sparsity.";
+  refuses(R"({"match": "("})",
+          start + "match' to hold a regular expression, but got '('");
+  refuses(R"({"densities": {"[": 0.5}})",
+          start + "densities' to hold a regular expression, but got '['");
+  refuses("{\"match\": \"" + std::string(1001, 'a') + "\"}",
+          start + "match' to hold a regular expression of at most 1000 bytes, "
+                  "but got one of 1001");
+  refuses(R"({"every": 3, "updates": 4})",
+          start + "every' or 'sparsity.updates', but got both");
+  refuses(R"({"algorithm": "rigl"})",
+          start + "every' or 'sparsity.updates' to have a value beside a "
+                  "method, but got none");
+  read(R"({"method": "rigl", "every": 0})");
+  read(R"({"method": "static"})");
+  refuses(R"({"begin": 5, "end": 5})",
+          start + "end' to be more than 'sparsity.begin' 5, but got 5");
+  refuses(R"({"method": "gmp", "every": 3})",
+          start + "density' to have a value for method gmp, but got none");
+  refuses(R"({"initial_density": 0.5})",
+          start + "initial_density' to be left out for another method than "
+                  "gmp, but got 0.5");
+  refuses(R"({"init": "file"})",
+          start + "file' to have a value for init file, but got none");
+  refuses(R"({"file": "x"})",
+          start + "init' to be largest or file where there is a file, but got "
+                  "random");
+  refuses(R"({"dist_type": "erk"})",
+          start + "density' to have a value to distribute by erk, but got "
+                  "none");
+}
+
+CASE(sparsityArguments) {
+  bsr_sparsity *rules = nullptr;
+  REQUIRE_FAILS(bsr_sparsity_create(nullptr, nullptr, &rules),
+                BSR_INVALID_ARGUMENT,
+                "expected argument 'description' to point somewhere, but got "
+                "null");
+  Rules any = read("{}");
+  bsr_updates *made = nullptr;
+  REQUIRE_FAILS(bsr_updates_create(any.get(), -1, 0, nullptr, &made),
+                BSR_INVALID_ARGUMENT,
+                "expected steps and a count of at least 0, but got -1 and 0");
+  refusesPlan("{}", {{"w", 10, 10, 3, 1, 4, 0, 0}},
+              "expected weight 'w' to have slots, and sizes that its block "
+              "divides, but got 4, 10x10 and 3x1");
+  Updates updates = plan(any, 40, {square("w")});
+  bsr_weight_rule rule;
+  REQUIRE_FAILS(bsr_updates_rule(updates.get(), 1, &rule), BSR_INVALID_ARGUMENT,
+                "expected the index of one of 1 weights, but got 1");
+  bsr_pattern_update due[2];
+  REQUIRE_FAILS(bsr_updates_due(updates.get(), 1, 2, due), BSR_INVALID_ARGUMENT,
+                "expected room for the 1 weights of these updates, but got 2");
+  bsr_sparsity_destroy(nullptr);
+  bsr_updates_destroy(nullptr);
+  REQUIRE(!bsr_updates_create(any.get(), 0, 0, nullptr, &made));
+  bsr_updates_destroy(made);
+}
+
+CASE(sparsityRefusesPlans) {
+  std::vector<bsr_sparse_weight> two = {square("a"), square("b.c")};
+  refusesPlan(R"([{"match": "d"}, {}])", two,
+              "expected configuration key 'sparsity[0].match' to be the first "
+              "that matches one of a, b.c, but got 'd'");
+  refusesPlan(R"([{}, {"match": "a"}])", two,
+              "expected configuration key 'sparsity[1].match' to be the first "
+              "that matches one of a, b.c, but got 'a'");
+  refusesPlan(R"({"match": "a"})", {},
+              "expected configuration key 'sparsity.match' to be the first "
+              "that matches one of no weights, but got 'a'");
+  refusesPlan(R"({"updates": 30})", two,
+              "expected configuration key 'sparsity.updates' to be less than "
+              "the 30 steps for them, but got 30");
+  refusesPlan(R"({"updates": 29, "until": 0.74375})", two,
+              "expected configuration key 'sparsity.updates' to be less than "
+              "the 29 steps for them, but got 29");
+  refusesPlan(R"({"densities": {"a": 0.5, "^a$": 0.25}})", two,
+              "expected one expression of configuration key "
+              "'sparsity.densities' to match 'a', but got '^a$' and 'a'");
+  plan(read(R"({"densities": {"a": 0.5, "^a$": 0.5}})"), 40, two);
+  two[1].has_scores = 0;
+  refusesPlan(R"({"method": "rigl", "every": 3})", two,
+              "expected a step compiled with --score-norm, to have scores of "
+              "the blocks of 'b.c', but got one without");
+  two[0].slots = two[1].slots = 40;
+  std::string sentence =
+      "expected 'a' to have slots for 47 blocks, but got 40: compile the step "
+      "with --mark=\"match=^a$ block=1x1 density=0.47\" --mark=\"match=^b\\.c$ "
+      "block=1x1 density=0.47\" in front of other marks";
+  refusesPlan(R"({"density": 0.47})", two, sentence);
+  // What gmp leaves at the end has to have room, too.
+  refusesPlan(R"({"method": "gmp", "density": 0.47, "every": 3})", two,
+              sentence);
+  refusesPlan(
+      R"({"method": "gmp", "density": 0.2, "initial_density": 0.47, "every": 3})",
+      two, sentence);
+  two[0] = {"a", 3, 1, 1, 1, 1, 0, 0};
+  two[1].is_static = 1;
+  // As many digits as it takes: 0.666667 of a large matrix is another number.
+  refusesPlan(R"({"density": 0.6})", two,
+              "expected 'a' to have slots for 2 blocks, but got 1: compile the "
+              "step with --mark=\"match=^a$ block=1x1 "
+              "density=0.6666666666666666\" in front of other marks");
+}
+
+CASE(sparsityRules) {
+  // Densities of one expression, by erk, of a weight of another process, which
+  // takes its share, and of one whose pattern stays, which takes none.
+  std::vector<bsr_sparse_weight> weights = {
+      square("a", 8),  {"b", 16, 8, 2, 2, 32, 0, 1},
+      square("own"),   {"far", 16, 16, 0, 0, 0, 0, 0},
+      square("still"), square("other")};
+  weights[4].is_static = 1;
+  Updates updates = plan(read(R"([{"match": "^(a|b|own|far|still)$",
+    "density": 0.25, "dist_type": "erk", "densities": {"own": 0.125},
+    "method": "rigl", "every": 2, "score": "linf", "allow_return": true,
+    "init": "file", "file": "p/{name}-{name}"}])"),
+                         40, weights);
+  int64_t rows[] = {8, 16, 16}, cols[] = {8, 8, 16};
+  double densities[3];
+  REQUIRE_OK(bsr_erk_densities(3, rows, cols, 0.25, densities));
+  REQUIRE_EQUAL(ruleOf(updates, 0).density, densities[0]);
+  REQUIRE_EQUAL(ruleOf(updates, 0).blocks,
+                bsr_density_blocks(densities[0], 64));
+  REQUIRE_EQUAL(ruleOf(updates, 1).blocks,
+                bsr_density_blocks(densities[1], 32));
+  REQUIRE_EQUAL(ruleOf(updates, 2).density, 0.125);
+  REQUIRE_EQUAL(ruleOf(updates, 2).blocks, 13);
+  REQUIRE_EQUAL(ruleOf(updates, 3).density, densities[2]);
+  REQUIRE_EQUAL(ruleOf(updates, 3).blocks, BSR_MOST_BLOCKS);
+  bsr_weight_rule rule = ruleOf(updates, 0);
+  REQUIRE_EQUAL(std::string(rule.file), "p/a-{name}");
+  REQUIRE_EQUAL(int(rule.first), int(BSR_FIRST_FILE));
+  REQUIRE_EQUAL(int(rule.method), int(BSR_RIGL));
+  REQUIRE_EQUAL(int(rule.score), int(BSR_LINF));
+  REQUIRE_EQUAL(rule.has_updates, 1);
+  for (int64_t none : {4, 5}) {
+    REQUIRE_EQUAL(ruleOf(updates, none).group, -1);
+    REQUIRE_EQUAL(std::string(ruleOf(updates, none).file), "");
+  }
+  auto due = dueOf(updates, 2, weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    bool isDue = i < 4;
+    REQUIRE_EQUAL(int(due[i].method), int(isDue ? BSR_RIGL : BSR_STATIC));
+    REQUIRE_EQUAL(int(due[i].norm), int(isDue ? BSR_LINF : BSR_L1));
+    REQUIRE_EQUAL(due[i].allow_return, int32_t(isDue));
+  }
+  // A file of dense weights has all of them.
+  updates = plan(read(R"({"init": "largest", "file": "{name}"})"), 40, weights);
+  REQUIRE_EQUAL(std::string(ruleOf(updates, 0).file), "{name}");
+  REQUIRE_EQUAL(int(ruleOf(updates, 0).first), int(BSR_FIRST_LARGEST));
+  REQUIRE_EQUAL(ruleOf(updates, 0).blocks, BSR_MOST_BLOCKS);
+  REQUIRE_EQUAL(ruleOf(updates, 0).has_updates, 0);
+
+  REQUIRE_EQUAL(bsr_density_blocks(0, 100), 1);
+  REQUIRE_EQUAL(bsr_density_blocks(0.124, 100), 12);
+  REQUIRE_EQUAL(bsr_density_blocks(0.125, 100), 13);
+  REQUIRE_EQUAL(bsr_density_blocks(1, 100), 100);
+}
+
+// Pruning whose steps are none is at its end, not at a quotient of zeros.
+CASE(sparsityNoLength) {
+  Updates updates = plan(read(R"({"method": "gmp", "density": 0.29,
+    "initial_density": 0.4, "every": 10, "begin": 30})"),
+                         40, {square("w")});
+  REQUIRE_EQUAL(int(dueOf(updates, 29, 1)[0].method), int(BSR_STATIC));
+  REQUIRE_EQUAL(dueOf(updates, 30, 1)[0].blocks, 29);
+  REQUIRE_EQUAL(int(dueOf(updates, 31, 1)[0].method), int(BSR_STATIC));
+}
+
+namespace {
+/// The rule of a run, in whole numbers: the end is at `end64` / 64 steps.
+struct Definition {
+  bool prunes;
+  int64_t every, updates, begin, end64;
+
+  /// The steps after which there are updates, as docs/sparsity.md has them.
+  std::set<int64_t> due(int64_t steps) const {
+    std::set<int64_t> places;
+    int64_t length64 = end64 - 64 * begin, parts = updates + !prunes;
+    for (int64_t i = 1; i <= updates; ++i)
+      places.insert(begin + i * length64 / (64 * parts));
+    std::set<int64_t> due;
+    for (int64_t s = 1; s <= steps; ++s) {
+      bool isWithin = s >= begin && 64 * s < end64;
+      bool isEnd = prunes && s == end64 / 64 && s >= begin;
+      bool isPlace = every ? s % every == 0 : places.count(s) > 0;
+      if ((isWithin && isPlace) || (isEnd && (every || updates)))
+        due.insert(s);
+    }
+    return due;
+  }
+};
+} // namespace
+
+CASE(sparsityDue) {
+  Numbers numbers(17);
+  auto below = [&](int64_t bound) {
+    return int64_t(numbers.below(uint64_t(bound)));
+  };
+  for (int run = 0; run < 3000; ++run) {
+    int64_t steps = 1 + below(120), until64 = 1 + below(64);
+    Definition rule = {below(2) == 1, 0, 0, below(3) * below(steps), 0};
+    int64_t end = below(2) ? rule.begin + 1 + below(steps) : 0;
+    rule.end64 = end ? 64 * end : until64 * steps;
+    int64_t length = std::max<int64_t>(rule.end64 / 64 - rule.begin, 0);
+    if (rule.end64 < 64 * rule.begin)
+      length = 0;
+    if (below(2))
+      rule.every = 1 + below(20);
+    else if (length > 1)
+      rule.updates = 1 + below(length - 1);
+    int64_t period = below(2) ? 1 + below(steps) : 0;
+    double drop = double(below(101)) / 100, last = double(1 + below(80)) / 100;
+    double first = last + double(below(20)) / 100;
+    const char *schedules[] = {"constant", "linear", "cosine"};
+    int64_t schedule = below(3);
+    Json group = {{"method", rule.prunes ? "gmp" : "set"},
+                  {"every", rule.every},
+                  {"updates", rule.updates},
+                  {"begin", rule.begin},
+                  {"end", end},
+                  {"until", double(until64) / 64},
+                  {"density", last},
+                  {"drop", drop},
+                  {"schedule", schedules[schedule]},
+                  {"half_period", period}};
+    if (rule.prunes)
+      group["initial_density"] = first;
+    Updates updates = plan(read(group.dump()), steps, {square("w", 23)});
+    std::set<int64_t> expected = rule.due(steps);
+    for (int64_t s = 0; s <= steps; ++s) {
+      bsr_pattern_update due = dueOf(updates, s, 1)[0];
+      REQUIRE_EQUAL(due.method != BSR_STATIC, expected.count(s) > 0);
+      if (due.method == BSR_STATIC)
+        continue;
+      double elapsed = double(s - rule.begin);
+      if (rule.prunes) {
+        double t = elapsed / double(length);
+        double start = std::floor(first * 529 + 0.5) / 529;
+        double blocks =
+            length ? (last + (start - last) * std::pow(1 - t, 3)) * 529 + 0.5
+                   : last * 529 + 0.5;
+        // Where the sum is nearly whole, its last bit decides.
+        if (std::fabs(blocks - std::round(blocks)) > 1e-9)
+          REQUIRE_EQUAL(due.blocks, int64_t(blocks));
+        continue;
+      }
+      double whole = double(rule.end64) / 64 - double(rule.begin);
+      double t = std::min(elapsed / (period ? double(period) : whole), 1.0);
+      double share = schedule == 0 ? 1
+                     : schedule == 1
+                         ? 1 - t
+                         : (1 + std::cos(3.14159265358979323846 * t)) / 2;
+      REQUIRE(std::fabs(due.drop - drop * share) < 1e-12);
+    }
+  }
+}
+
+// What sparse-train and the Python package computed, each by itself, before
+// both called this.
+CASE(sparsityAsBefore) {
+  for (const char *line : sparsityTable) {
+    Json row = Json::parse(line), rules = Json::array(), due = Json::array();
+    std::vector<bsr_sparse_weight> weights;
+    for (const Json &w : row["weights"])
+      weights.push_back({w[0].get_ref<const std::string &>().c_str(), w[1],
+                         w[2], w[3], w[4], w[5], 0, 1});
+    int64_t steps = row["steps"];
+    Updates updates = plan(read(row["sparsity"].dump()), steps, weights);
+    for (size_t i = 0; i < weights.size(); ++i) {
+      bsr_weight_rule rule = ruleOf(updates, int64_t(i));
+      if (rule.group < 0)
+        continue;
+      int64_t blocks =
+          rule.blocks == BSR_MOST_BLOCKS ? weights[i].slots : rule.blocks;
+      rules.push_back({weights[i].name, rule.group, rule.density, blocks});
+    }
+    for (int64_t s = 0; s <= steps + 1; ++s) {
+      Json entries = Json::array();
+      auto all = dueOf(updates, s, weights.size());
+      for (size_t i = 0; i < weights.size(); ++i) {
+        if (all[i].method == BSR_GMP)
+          entries.push_back({weights[i].name, "gmp", all[i].blocks});
+        else if (all[i].method != BSR_STATIC)
+          entries.push_back({weights[i].name,
+                             all[i].method == BSR_RIGL ? "rigl" : "set",
+                             all[i].drop});
+      }
+      if (!entries.empty())
+        due.push_back({s, entries});
+    }
+    REQUIRE_EQUAL(rules, row["rules"]);
+    REQUIRE_EQUAL(due, row["due"]);
+  }
+}
