@@ -49,7 +49,7 @@ static std::vector<Tensor> listTensors(const bsr_session &session,
   const Manifest &manifest = session.manifest();
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < manifest.buffers.size(); ++i)
-    if (const Buffer &buffer = manifest.buffers[i]; buffer.carried)
+    if (const Buffer &buffer = manifest.buffers[i]; isKept(buffer))
       tensors.push_back({buffer.name, elementType(buffer.type), buffer.whole,
                          contentsOf(session, i, copies[i])});
   for (size_t i = 0; i < manifest.patterns.size(); ++i) {
@@ -85,7 +85,7 @@ static std::string describeMatrices(const Manifest &manifest) {
   for (const Pattern &pattern : manifest.patterns) {
     OrderedJson values = OrderedJson::array();
     for (int32_t buffer : pattern.values)
-      if (manifest.buffers[buffer].carried)
+      if (isKept(manifest.buffers[buffer]))
         values.push_back(manifest.buffers[buffer].name);
     matrices.push_back({{"name", pattern.name},
                         {"shape", {pattern.rows, pattern.cols}},
@@ -148,7 +148,7 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
 static int64_t mostBytes(const bsr_session &session) {
   int64_t bytes = 0;
   for (const Buffer &buffer : session.manifest().buffers)
-    bytes += buffer.carried ? buffer.wholeBytes : 0;
+    bytes += isKept(buffer) ? buffer.wholeBytes : 0;
   for (const Pattern &pattern : session.manifest().patterns)
     bytes += 4 * (pattern.gridRows() + 1) + 8 * pattern.slots +
              8 * (PatternHistory::everWords(pattern) +
@@ -217,7 +217,7 @@ private:
   std::string metadata;
   std::string stepDifference;
   std::set<std::string> known = {"__metadata__"};
-  std::vector<std::string_view> buffers; // those that are carried
+  std::vector<std::string_view> buffers; // those that it holds
   std::vector<Rows> patterns;
   std::vector<std::array<std::string_view, 2>> histories; // ever, newest
 };
@@ -304,7 +304,7 @@ std::string_view Checkpoint::readTensor(const std::string &name,
 
 void Checkpoint::readBuffers() {
   for (const Buffer &buffer : session.manifest().buffers)
-    if (buffer.carried)
+    if (isKept(buffer))
       buffers.push_back(
           readTensor(buffer.name, elementType(buffer.type), buffer.whole));
 }
@@ -370,7 +370,7 @@ void Checkpoint::refuseOthers() {
 void Checkpoint::apply(bsr_session &target) {
   auto buffer = buffers.begin();
   for (size_t i = 0; i < target.buffers.size(); ++i) {
-    if (!target.manifest().buffers[i].carried)
+    if (!isKept(target.manifest().buffers[i]))
       continue;
     target.device.write(target.buffers[i],
                         buffer->data() + target.shardOffset(int64_t(i)),

@@ -17,13 +17,7 @@ static std::string describe(const Buffer &buffer) {
 
 /// Whether the buffer is a part of the state, and not of a batch.
 static bool isState(const Buffer &buffer) {
-  return buffer.carried || buffer.role == "param" || buffer.role == "state" ||
-         buffer.role == "buffer" || buffer.role == "constant";
-}
-
-/// Whether only a training can have what is in the buffer.
-static bool isTrained(const Buffer &buffer) {
-  return buffer.carried || buffer.role == "param" || buffer.role == "state";
+  return isKept(buffer) || buffer.role == "buffer" || buffer.role == "constant";
 }
 
 /// The argument of `manifest` called `name`; -1 if there is none.
@@ -70,7 +64,7 @@ std::vector<int64_t> bsr::findShared(const Manifest &step,
       continue;
     int64_t found = findArgument(state, buffer.name);
     if (found < 0 || !isState(state.buffers[size_t(found)])) {
-      if (isTrained(buffer))
+      if (isKept(buffer))
         fail(BSR_INVALID_STEP, "expected '", buffer.name, "', which step '",
              step.name, "' takes, to be of the state of step '", state.name,
              "', but it is not");

@@ -37,6 +37,14 @@ struct Buffer {
   int64_t arenaOffset; // of scores, where in the arena they lie
 };
 
+/// Whether the buffer is of a training's state, which checkpoints hold: what
+/// the step changes, and parameters and state that it leaves as they are.
+inline bool isKept(const Buffer &buffer) {
+  bool isArgument = buffer.kind == BSR_DENSE || buffer.kind == BSR_VALUES;
+  return buffer.carried ||
+         (isArgument && (buffer.role == "param" || buffer.role == "state"));
+}
+
 /// Whether the buffer holds the share of one of several processes.
 inline bool isShard(const Buffer &buffer) {
   return buffer.bytes != buffer.wholeBytes;

@@ -19,6 +19,7 @@ struct Weight {
   std::string name, file;
   int64_t allBlocks;  // 0 of another process
   int64_t mostBlocks; // that slots allow
+  bool isFrozen;
   bsr_weight_rule rule = {-1, 0,          0,      BSR_FIRST_RANDOM,
                           "", BSR_STATIC, BSR_L1, 0};
 };
@@ -96,7 +97,8 @@ bsr_updates::bsr_updates(const bsr_sparsity &sparsity, int64_t steps,
     int64_t all = weight.slots ? weight.rows / weight.block_rows *
                                      (weight.cols / weight.block_cols)
                                : 0;
-    weights.push_back({weight.name, "", all, std::min(weight.slots, all)});
+    weights.push_back({weight.name, "", all, std::min(weight.slots, all),
+                       weight.is_frozen != 0});
     auto group = std::find_if(groups.begin(), groups.end(), [&](auto &group) {
       return matches(group.match, weight.name);
     });
@@ -122,7 +124,7 @@ bsr_updates::bsr_updates(const bsr_sparsity &sparsity, int64_t steps,
   requireSlots(given);
   for (int64_t i = 0; i < count; ++i)
     if (weights[size_t(i)].rule.method == BSR_RIGL && given[i].slots &&
-        !given[i].has_scores)
+        !given[i].is_frozen && !given[i].has_scores)
       fail("expected a step compiled with --score-norm, to have scores of the "
            "blocks of '",
            given[i].name, "', but got one without");
@@ -214,7 +216,7 @@ void bsr_updates::requireSlots(const bsr_sparse_weight *given) const {
   for (size_t i = 0; i < weights.size(); ++i) {
     const Weight &weight = weights[i];
     int64_t blocks = weight.rule.blocks;
-    if (weight.rule.method == BSR_GMP && weight.allBlocks)
+    if (weight.rule.method == BSR_GMP && weight.allBlocks && !weight.isFrozen)
       blocks = std::max(
           blocks, bsr_density_blocks(weight.rule.density, weight.allBlocks));
     if (blocks <= weight.mostBlocks)
@@ -291,7 +293,7 @@ int64_t bsr_updates::blocksOf(const Weight &weight, int64_t step) const {
 
 bsr_pattern_update bsr_updates::due(int64_t step, const Weight &weight) const {
   bsr_pattern_update due = {BSR_STATIC, BSR_L1, 0, 0, 0};
-  if (weight.rule.group < 0)
+  if (weight.rule.group < 0 || weight.isFrozen)
     return due;
   const SparsityGroup &group = groups[size_t(weight.rule.group)];
   if (!isDue(group, step))

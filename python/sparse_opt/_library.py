@@ -86,7 +86,7 @@ class SparseWeight(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p)] + [
         (name, ctypes.c_int64)
         for name in ("rows", "cols", "block_rows", "block_cols", "slots")
-    ] + [(name, ctypes.c_int32) for name in ("is_static", "has_scores")]  # fmt: skip
+    ] + [(name, ctypes.c_int32) for name in ("is_static", "is_frozen", "has_scores")]  # fmt: skip
 
 
 class WeightRule(ctypes.Structure):

@@ -126,7 +126,7 @@ class Rules:
         check(library().bsr_sparsity_create(text, None, ctypes.byref(self._handle)))
         resolved = json.loads(library().bsr_sparsity_text(self._handle))
         self.groups = [
-            Group(**{**keys, "method": own or keys["method"]})
+            Group(**(keys if own is None else {**keys, "method": own}))
             for keys, (_, own) in zip(resolved, described)
         ]
 
@@ -159,14 +159,14 @@ class Member:
     """A weight of a group.
 
     Attributes:
-      is_static: whether its pattern stays.
+      is_frozen: whether the step does not train it: its pattern stays as it begins.
       has_scores: whether the step computes scores of its blocks.
       first: how many blocks the first pattern has.
       file: where that is read from, if it is.
     """
 
     pattern: Pattern
-    is_static: bool
+    is_frozen: bool
     has_scores: bool
     group: Group = _DEFAULT
     first: int = 0
@@ -191,7 +191,8 @@ class Updates:
             entry.name = c_text("a name", p.name)
             entry.rows, entry.cols, entry.slots = p.rows, p.cols, p.slots
             entry.block_rows, entry.block_cols = p.block_rows, p.block_cols
-            entry.is_static, entry.has_scores = weight.is_static, weight.has_scores
+            entry.is_static, entry.is_frozen = p.is_static, weight.is_frozen
+            entry.has_scores = weight.has_scores
         count = ctypes.c_int64(len(weights))
         check(
             runtime.bsr_updates_create(

@@ -74,7 +74,7 @@ class Sparsity:
             rules,
             steps,
             [
-                Member(p, is_static=not step._is_dynamic(p), has_scores=p.index in scored)
+                Member(p, is_frozen=not step._is_dynamic(p), has_scores=p.index in scored)
                 for p in step.patterns.values()
             ],
         )

@@ -46,7 +46,7 @@ static std::vector<bsr_pattern_update> dueOf(const Updates &updates,
 
 /// A weight of blocks of 1x1 with a slot for each, and scores.
 static bsr_sparse_weight square(const char *name, int64_t size = 10) {
-  return {name, size, size, 1, 1, size * size, 0, 1};
+  return {name, size, size, 1, 1, size * size, 0, 0, 1};
 }
 
 static std::string textOf(const Rules &rules) {
@@ -265,7 +265,7 @@ CASE(sparsityArguments) {
   REQUIRE_FAILS(bsr_updates_create(any.get(), -1, 0, nullptr, &made),
                 BSR_INVALID_ARGUMENT,
                 "expected steps and a count of at least 0, but got -1 and 0");
-  refusesPlan("{}", {{"w", 10, 10, 3, 1, 4, 0, 0}},
+  refusesPlan("{}", {{"w", 10, 10, 3, 1, 4, 0, 0, 0}},
               "expected weight 'w' to have slots, and sizes that its block "
               "divides, but got 4, 10x10 and 3x1");
   Updates updates = plan(any, 40, {square("w")});
@@ -318,7 +318,7 @@ CASE(sparsityRefusesPlans) {
   refusesPlan(
       R"({"method": "gmp", "density": 0.2, "initial_density": 0.47, "every": 3})",
       two, sentence);
-  two[0] = {"a", 3, 1, 1, 1, 1, 0, 0};
+  two[0] = {"a", 3, 1, 1, 1, 1, 0, 0, 0};
   two[1].is_static = 1;
   // As many digits as it takes: 0.666667 of a large matrix is another number.
   refusesPlan(R"({"density": 0.6})", two,
@@ -331,8 +331,8 @@ CASE(sparsityRules) {
   // Densities of one expression, by erk, of a weight of another process, which
   // takes its share, and of one whose pattern stays, which takes none.
   std::vector<bsr_sparse_weight> weights = {
-      square("a", 8),  {"b", 16, 8, 2, 2, 32, 0, 1},
-      square("own"),   {"far", 16, 16, 0, 0, 0, 0, 0},
+      square("a", 8),  {"b", 16, 8, 2, 2, 32, 0, 0, 1},
+      square("own"),   {"far", 16, 16, 0, 0, 0, 0, 0, 0},
       square("still"), square("other")};
   weights[4].is_static = 1;
   Updates updates = plan(read(R"([{"match": "^(a|b|own|far|still)$",
@@ -380,6 +380,28 @@ CASE(sparsityRules) {
   REQUIRE_EQUAL(bsr_density_blocks(0.124, 100), 12);
   REQUIRE_EQUAL(bsr_density_blocks(0.125, 100), 13);
   REQUIRE_EQUAL(bsr_density_blocks(1, 100), 100);
+}
+
+// A weight that is not trained begins by its rule, in its share of the density,
+// and has neither updates nor scores.
+CASE(sparsityFrozen) {
+  std::vector<bsr_sparse_weight> weights = {square("a"), square("b", 20)};
+  const char *rigl = R"({"method": "rigl", "every": 2, "density": 0.2,
+                         "distribution": "erk"})";
+  const char *gmp = R"({"method": "gmp", "every": 2, "density": 0.75,
+                        "initial_density": 0.5})";
+  double density = ruleOf(plan(read(rigl), 40, weights), 0).density;
+  weights[1].is_frozen = 1;
+  weights[1].has_scores = 0;
+  weights[1].slots = 200;
+  Updates updates = plan(read(rigl), 40, weights);
+  REQUIRE_EQUAL(ruleOf(updates, 0).density, density);
+  REQUIRE_EQUAL(ruleOf(updates, 1).group, 0);
+  REQUIRE_EQUAL(int(dueOf(updates, 2, 2)[0].method), int(BSR_RIGL));
+  REQUIRE_EQUAL(int(dueOf(updates, 2, 2)[1].method), int(BSR_STATIC));
+  updates = plan(read(gmp), 40, weights);
+  REQUIRE_EQUAL(ruleOf(updates, 1).blocks, 200);
+  REQUIRE_EQUAL(int(dueOf(updates, 2, 2)[1].method), int(BSR_STATIC));
 }
 
 // Pruning whose steps are none is at its end, not at a quotient of zeros.
@@ -489,7 +511,7 @@ CASE(sparsityAsBefore) {
     std::vector<bsr_sparse_weight> weights;
     for (const Json &w : row["weights"])
       weights.push_back({w[0].get_ref<const std::string &>().c_str(), w[1],
-                         w[2], w[3], w[4], w[5], 0, 1});
+                         w[2], w[3], w[4], w[5], 0, 0, 1});
     int64_t steps = row["steps"];
     Updates updates = plan(read(row["sparsity"].dump()), steps, weights);
     for (size_t i = 0; i < weights.size(); ++i) {

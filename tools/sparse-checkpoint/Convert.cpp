@@ -115,7 +115,7 @@ Fit::Fit(const Contents &contents, const FitOptions &options)
   for (size_t i = 0; i < manifest.patterns.size(); ++i)
     fitPattern(int64_t(i));
   for (size_t i = 0; i < manifest.buffers.size(); ++i)
-    if (manifest.buffers[i].carried)
+    if (isKept(manifest.buffers[i]))
       fitBuffer(int64_t(i));
   readCounters();
   for (size_t i = 0; i < manifest.patterns.size(); ++i)

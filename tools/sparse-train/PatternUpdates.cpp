@@ -22,7 +22,7 @@ PatternUpdates::PatternUpdates(const bsr_sparsity *rules, int64_t steps,
   for (const WeightShape &weight : allWeights) {
     indices[weight.name] = int64_t(given.size());
     given.push_back({weight.name.c_str(), weight.rows, weight.cols, 0, 0, 0,
-                     weight.isStatic, 0});
+                     weight.isStatic, weight.isFrozen, 0});
   }
   std::vector<bsr_pattern_info> infos(size_t(bsr_step_num_patterns(step)));
   for (size_t i = 0; i < infos.size(); ++i) {
@@ -44,13 +44,14 @@ PatternUpdates::PatternUpdates(const bsr_sparsity *rules, int64_t steps,
     bsr_weight_rule rule;
     bsr_updates_rule(made, places[i], &rule);
     if (rule.group >= 0)
-      weights.push_back({int64_t(i), infos[i], rule});
+      weights.push_back(
+          {int64_t(i), infos[i], rule, allWeights[size_t(places[i])].isFrozen});
   }
 }
 
 void PatternUpdates::initialize(Session &session) const {
   std::map<std::string, TensorFile> files; // of dense weights, by their paths
-  for (const auto &[pattern, info, rule] : weights) {
+  for (const auto &[pattern, info, rule, isFrozen] : weights) {
     if (rule.first == BSR_FIRST_LARGEST) {
       std::string path = rule.file;
       const TensorFile &dense =
@@ -77,8 +78,17 @@ bool PatternUpdates::setValues(const std::string &name) const {
 
 bool PatternUpdates::leavePatterns() const {
   return std::any_of(weights.begin(), weights.end(), [](const Weight &weight) {
-    return weight.rule.method != BSR_STATIC && !weight.rule.has_updates;
+    return !weight.isFrozen && weight.rule.method != BSR_STATIC &&
+           !weight.rule.has_updates;
   });
+}
+
+std::vector<std::string> PatternUpdates::frozen() const {
+  std::vector<std::string> names;
+  for (const Weight &weight : weights)
+    if (weight.isFrozen && weight.rule.method != BSR_STATIC)
+      names.push_back(weight.info.name);
+  return names;
 }
 
 std::vector<bsr_pattern_update>

@@ -29,6 +29,10 @@ public:
   bool setValues(const std::string &name) const;
   /// Whether there are patterns that could change and never do.
   bool leavePatterns() const;
+  /// The weights that the step does not train, and that a method other than
+  /// static is asked of: their patterns stay, since what they lost would not
+  /// come back.
+  std::vector<std::string> frozen() const;
 
   /// Whether patterns are updated after `step` steps: of this process, or,
   /// `anywhere`, also those of other stages; and whether by scores.
@@ -57,6 +61,7 @@ private:
     int64_t pattern; // index
     bsr_pattern_info info;
     bsr_weight_rule rule;
+    bool isFrozen;
   };
 
   std::unique_ptr<bsr_updates, Release> updates;

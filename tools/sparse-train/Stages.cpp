@@ -50,7 +50,10 @@ std::vector<WeightShape> train::listWeights(const Session &session,
   for (int64_t i = 0; i < bsr_step_num_patterns(session.step()); ++i) {
     bsr_pattern_info info;
     bsr_step_pattern(session.step(), i, &info);
-    own.push_back({info.name, info.rows, info.cols, bool(info.is_static)});
+    bsr_buffer_info weight;
+    bsr_step_buffer(session.step(), info.weight, &weight);
+    own.push_back({info.name, info.rows, info.cols, bool(info.is_static),
+                   !weight.carried});
   }
   std::vector<WeightShape> weights;
   for (int64_t stage = 0; stage < place.stages; ++stage) {
@@ -59,7 +62,8 @@ std::vector<WeightShape> train::listWeights(const Session &session,
     if (place.stages > 1)
       text = ranks.broadcast(std::move(text), stage);
     for (const auto &entry : nlohmann::json::parse(text)) {
-      WeightShape weight{entry[0], entry[1], entry[2], entry[3], stage};
+      WeightShape weight{entry[0], entry[1], entry[2],
+                         entry[3], entry[4], stage};
       if (std::none_of(weights.begin(), weights.end(), [&](const auto &known) {
             return known.name == weight.name;
           }))

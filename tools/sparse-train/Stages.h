@@ -33,7 +33,7 @@ struct Place {
 struct WeightShape {
   std::string name;
   int64_t rows, cols;
-  bool isStatic;
+  bool isStatic, isFrozen;
   int64_t stage; ///< the first that has it
 };
 

@@ -541,6 +541,11 @@ private:
     if (patternUpdates.leavePatterns() && blocks.stored < blocks.all)
       std::printf("note: patterns stay as they begin, since neither "
                   "sparsity.every nor sparsity.updates has a value\n");
+    if (std::vector<std::string> frozen = patternUpdates.frozen();
+        !frozen.empty())
+      std::printf("note: patterns of weights that the step does not train stay "
+                  "as they begin: %zu, from '%s' on\n",
+                  frozen.size(), printable(frozen.front()).c_str());
     std::fflush(stdout);
   }
 

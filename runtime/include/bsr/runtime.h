@@ -485,7 +485,9 @@ BSR_API bsr_status bsr_session_communicate(bsr_session *session,
 //===----------------------------------------------------------------------===//
 
 /// Writes all that a run needs to go on bit for bit into one safetensors file:
-/// the carried buffers under their names; the row view of each pattern as
+/// the carried buffers, and those of role "param" or "state" that the step
+/// reads and leaves as they are, under their names; the row view of each
+/// pattern as
 /// "<name>.bsr.row_ptr", ".col_idx", ".slot" (I32); its history, a bit for each
 /// block of the matrix that was ever stored, "<name>.bsr.ever", and for each
 /// slot whose block the last update regrew, ".newest" (I8, the lowest bit of a
@@ -513,10 +515,9 @@ BSR_API bsr_status bsr_session_save(const bsr_session *session,
 
 /// Reads a checkpoint. Everything is validated before anything is changed: a
 /// file that is truncated, damaged or foreign, whose tensors overlap, or of a
-/// model whose carried buffers or (static) patterns differ, leaves the session
-/// as it was. Takes the
-/// seed and the counters from the checkpoint. Needs the file's size in memory
-/// while it reads.
+/// model whose buffers or (static) patterns differ, leaves the session as it
+/// was. Takes the seed and the counters from the checkpoint. Needs the file's
+/// size in memory while it reads.
 BSR_API bsr_status bsr_session_load(bsr_session *session, const char *path);
 
 /// Reads and validates a checkpoint as bsr_session_load does, but takes nothing

@@ -58,7 +58,9 @@ typedef struct bsr_sparse_weight {
   int64_t block_rows, block_cols; // these divide the sizes
   int64_t slots;      // 0 for a weight of another process, of which the block
                       // does not count
-  int32_t is_static;  // 1 if its pattern stays, compiled in or frozen
+  int32_t is_static;  // 1 if its pattern is compiled in: no rule is for it
+  int32_t is_frozen;  // 1 if the step does not train it: its pattern begins by
+                      // its rule, and stays
   int32_t has_scores; // 1 if the step computes scores of its blocks
 } bsr_sparse_weight;
 
@@ -89,7 +91,7 @@ typedef enum bsr_first_blocks {
 /// The rule of a weight. Its text belongs to the updates.
 typedef struct bsr_weight_rule {
   int64_t group;          // its index; -1 if none has the weight or its pattern
-                          // stays: the rest is then 0 and ""
+                          // is static: the rest is then 0 and ""
   double density;         // share of the blocks, [0, 1], of gmp at the end; 0
                           // for what the step was compiled with
   int64_t blocks;         // that are stored first; BSR_MOST_BLOCKS for as many
