@@ -6,7 +6,7 @@
 # RUN: %python %S/../../Tools/Inputs/write-text.py %t/text 40
 # RUN: sparse-train tokenize --vocabulary 400 --output %t/text.tok %t/text
 # RUN: %build_step -o %t/step.so
-# RUN: %numpy_python -u %s %t %S/../../Tools/Inputs/train.yaml | FileCheck %s
+# RUN: %numpy_python -u %s %t %S/../../Tools/Inputs/train.yaml %S/../../Tools/Inputs/frozen.mlir | FileCheck %s
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ from refusals import refuse
 from sparse_opt import Group, Sparsity
 from sparse_opt._library import library
 
-folder, config = sys.argv[1:]
+folder, config, frozen = sys.argv[1:]
 
 # The updates of a run, their shares and the blocks that they leave, are those that the
 # driver writes to its metrics.
@@ -72,6 +72,14 @@ for keys in ({"density": 60 / 128, "distribution": "erk"}, {"densities": {"a": 0
     Sparsity(step, keys, steps=10)
     counts.append(" ".join(f"{n} {len(step.blocks(n).slot)}" for n in step.patterns))
 print(f"erk {counts[0]}, densities {counts[1]}")
+
+# A weight that the step does not train begins as its group says, and stays.
+
+# CHECK: frozen base 4 w 4, due w
+step = sparse_opt.compile(open(frozen).read(), ["match=. block=4x4 density=0.5"], options=["-O", "1"])
+sparsity = Sparsity(step, Group(density=0.25, every=2), steps=10)
+counts = " ".join(f"{name} {len(step.blocks(name).slot)}" for name in step.patterns)
+print(f"frozen {counts}, due {', '.join(sparsity.due(2))}")
 
 # Methods of both kinds, in groups, go on from a checkpoint as a run that was not
 # interrupted, bit for bit, with what they know themselves.
