@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "bsr/Codegen/GPU/Machine.h"
+#include "bsr/Codegen/GPU/Prediction/Machine.h"
 #include "gtest/gtest.h"
 
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 
 // A loop of 8 instructions, 2 of them fixed, behind 1, and 1 behind it.
 static constexpr llvm::StringLiteral text = R"(.entry k(.param .u64 p0) {

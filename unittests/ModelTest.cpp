@@ -2,13 +2,14 @@
 //
 // Bounds of launches, against figures that were derived by hand.
 
-#include "bsr/Codegen/GPU/Model.h"
+#include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/IR/Diagnostics.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 
 /// What a thread block on each multiprocessor of an H100 does for a slab of
 /// `block` features and `tokens` tokens in bf16 with `present` blocks.

@@ -2,10 +2,11 @@
 //
 // What is counted in kernels, against numbers that follow from their text.
 
-#include "bsr/Codegen/GPU/Profile.h"
+#include "bsr/Codegen/GPU/Prediction/Profile.h"
 #include "gtest/gtest.h"
 
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 
 /// The profile of a kernel with `body` and the parameters of `launch`, one warp
 /// if it says nothing else; or the error.

@@ -93,7 +93,7 @@ Expected<std::string> bsr::makeCubin(StringRef ptxas, StringRef text,
   return cubin.read();
 }
 
-Expected<StringMap<bsr::MachineKernel>>
+Expected<StringMap<bsr::gpu::MachineKernel>>
 bsr::disassemble(const Assembler &assembler, StringRef text, StringRef chip) {
   TemporaryFile cubin, code, needs, unused;
   for (TemporaryFile *file : {&cubin, &code, &needs, &unused})
@@ -103,5 +103,5 @@ bsr::disassemble(const Assembler &assembler, StringRef text, StringRef chip) {
     return error;
   if (Error error = run({assembler.nvdisasm, "-c", cubin.path()}, code, unused))
     return error;
-  return parseMachine(code.read(), needs.read());
+  return bsr::gpu::parseMachine(code.read(), needs.read());
 }

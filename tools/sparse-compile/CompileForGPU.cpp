@@ -8,7 +8,7 @@
 #include "EmitCode.h"
 #include "Memory.h"
 #include "Output.h"
-#include "bsr/Codegen/GPU/PredictKernels.h"
+#include "bsr/Codegen/GPU/Prediction/PredictKernels.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/Config/llvm-config.h"
@@ -19,6 +19,7 @@
 namespace cl = llvm::cl;
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 using llvm::createStringError;
 using llvm::Error;
 using llvm::Expected;
@@ -87,14 +88,14 @@ getModelParameters(const CommandLine &options) {
 /// Takes how long it took to make kernels out of `module`: the same step
 /// compiles to the same bytes.
 static void dropTimes(ModuleOp module) {
-  for (auto binary : module.getOps<gpu::BinaryOp>())
+  for (auto binary : module.getOps<mlir::gpu::BinaryOp>())
     binary.setObjectsAttr(Builder(module).getArrayAttr(llvm::map_to_vector(
         binary.getObjects(), [](Attribute attribute) -> Attribute {
-          auto object = cast<gpu::ObjectAttr>(attribute);
+          auto object = cast<mlir::gpu::ObjectAttr>(attribute);
           NamedAttrList properties(object.getProperties());
           for (StringRef name : {"LLVMIRToISATimeInMs", "ISAToBinaryTimeInMs"})
             properties.erase(name);
-          return gpu::ObjectAttr::get(
+          return mlir::gpu::ObjectAttr::get(
               object.getContext(), object.getTarget(), object.getFormat(),
               object.getObject(), properties.getDictionary(object.getContext()),
               object.getKernels());
@@ -186,7 +187,7 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
       return createStringError(
           "expected kernels that the model knows, but got the errors above");
     llvm::append_range(*kernels, std::move(*update));
-    bsr::print(*kernels, *findChip(target.getChip()), llvm::errs());
+    bsr::gpu::print(*kernels, *findChip(target.getChip()), llvm::errs());
     watch.lap("predict");
   }
   if (emit == Emit::MLIR)

@@ -5,7 +5,7 @@
 #include "Target.h"
 #include "Codegen.h"
 #include "Phases.h"
-#include "bsr/Codegen/GPU/Model.h"
+#include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "llvm/ADT/StringExtras.h"
@@ -13,6 +13,7 @@
 namespace cl = llvm::cl;
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 using llvm::createStringError;
 using llvm::Error;
 using llvm::Expected;

@@ -2,7 +2,7 @@
 //
 // Computes powers without a C library: 2^(y log2 |x|) in f64.
 
-#include "Doubles.h"
+#include "bsr/Codegen/GPU/Core/Doubles.h"
 #include "bsr/Codegen/GPU/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <cmath>
@@ -14,6 +14,7 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 using arith::CmpFPredicate;
 
 /// log2(x) of x >= 0, to 2^-50 of it: x = 2^e m with m from sqrt(1/2) to

@@ -4,7 +4,7 @@
 // and what is left of it in integers, as Payne and Hanek do ("Radian reduction
 // for trigonometric functions", 1983).
 
-#include "Doubles.h"
+#include "bsr/Codegen/GPU/Core/Doubles.h"
 #include "bsr/Codegen/GPU/Passes.h"
 
 namespace mlir::bsr {
@@ -14,6 +14,7 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 
 namespace {
 /// A number as a multiple of pi / 2, of which two bits matter, and a rest.

@@ -4,15 +4,15 @@
 // is a thread's, or, where it is a long sum, of several.
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
-#include "ChainRows.h"
+#include "GPUDispatch.h"
 #include "PlainProducts.h"
-#include "Product.h"
-#include "Reductions.h"
-#include "ScatterAdds.h"
-#include "ThreadEvaluator.h"
-#include "Vectors.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/Common/Nests.h"
+#include "bsr/Codegen/GPU/Core/ThreadEvaluator.h"
+#include "bsr/Codegen/GPU/Core/Vectors.h"
+#include "bsr/Codegen/GPU/Reductions/ChainRows.h"
+#include "bsr/Codegen/GPU/Reductions/Reductions.h"
+#include "bsr/Codegen/GPU/Reductions/ScatterAdds.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
@@ -21,6 +21,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 
 /// True if `root` makes a piece of a concatenation along rows, which are then
 /// longer than those of the piece.
@@ -187,7 +188,7 @@ void bsr::registerGPUTargetExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
     GPUAttr::attachInterface<Model, KernelModel>(*context);
     // What is emitted is theirs.
-    context->loadDialect<gpu::GPUDialect, LLVM::LLVMDialect,
+    context->loadDialect<mlir::gpu::GPUDialect, LLVM::LLVMDialect,
                          nvgpu::NVGPUDialect, NVVM::NVVMDialect>();
   });
 }

@@ -3,14 +3,15 @@
 // Says why a product has no kernel of its own.
 
 #include "PlainProducts.h"
-#include "Product.h"
-#include "SparseProduct.h"
-#include "WarpgroupProduct.h"
-#include "bsr/Codegen/GPU/Model.h"
+#include "GPUDispatch.h"
+#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/TensorCores.h"
+#include "bsr/Codegen/GPU/SpMM/SpMM.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
 
 /// The tensors that `op` multiplies, if it is a product.
 static SmallVector<Value> getFactors(Operation *op) {
@@ -67,8 +68,7 @@ void bsr::remarkPlainProduct(Operation *op, GPUAttr chip) {
   SmallVector<Value> factors = getFactors(op);
   if (factors.empty())
     return;
-  if (SparseOperands::match(op, chip.getTf32()) &&
-      !WarpgroupProduct::match(op, chip) && !SparseProduct::match(op, chip)) {
+  if (lacksTile(op, chip)) {
     op->emitRemark("expected a tile whose sums fit registers, and its stages "
                    "the ")
         << findChip(chip.getChip())->sharedLimit / 1024

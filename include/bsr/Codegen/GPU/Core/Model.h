@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How long a launch takes at least, by what it does and what a chip has.
+
+#ifndef BSR_CODEGEN_GPU_CORE_MODEL_H
+#define BSR_CODEGEN_GPU_CORE_MODEL_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/StringRef.h"
+#include <array>
+#include <optional>
+
+namespace mlir::bsr::gpu {
+
+/// The kinds of numbers that tensor cores multiply, with sums in f32: f16 and
+/// bf16 at one rate, tf32 at another.
+enum class TensorType { Half, TF32 };
+constexpr unsigned numTensorTypes = 2;
+
+/// The arithmetic units of a multiprocessor beside its tensor cores, by what
+/// they compute: f32, f64, integers (with bits, comparisons and moves), and
+/// reciprocals, roots, exponentials and logarithms.
+enum class Unit { Float, Double, Integer, Special };
+constexpr unsigned numUnits = 4;
+
+/// A chip as PTX names it, by the figures of one product that has it. "A clock
+/// and SM": what one multiprocessor does in a clock. docs/gpu.md has the source
+/// of each figure.
+struct Chip {
+  llvm::StringLiteral name;
+  llvm::StringLiteral product;
+  int64_t multiprocessors;
+  double clock;                              ///< Hz
+  std::array<double, numTensorTypes> tensor; ///< FLOP a clock and SM, dense
+  std::array<double, numUnits> lanes;        ///< results a clock and SM
+  int64_t sharedLimit;    ///< bytes of shared memory that a block may have
+  double l2Bandwidth;     ///< bytes a second, to all SMs together
+  double memoryBandwidth; ///< bytes a second
+  double mmaRate;         ///< what `mma.sync` reaches of `tensor`
+  double wgmmaRate;       ///< what `wgmma` does; 0 where there is none
+};
+
+/// What each chip has alike (CUDA C++ Programming Guide, technical
+/// specifications per compute capability).
+constexpr double issueSlots = 4;    ///< warp instructions a clock and SM
+constexpr double sharedBytes = 128; ///< bytes a clock and SM
+constexpr double l2PortBytes = 64;  ///< bytes a clock that one SM gets of L2
+constexpr int64_t numRegisters = 65536; ///< of 32 bits, an SM
+constexpr int64_t threadRegisters = 255;
+
+/// The chips that kernels are made for, all that `#bsr.gpu` has.
+llvm::ArrayRef<Chip> getChips();
+
+/// Null if no chip has that name.
+const Chip *findChip(llvm::StringRef name);
+
+/// What only a device can settle, where it is to be other than the chip's.
+struct ModelParameters {
+  std::optional<double> mmaRate;         ///< see `Chip`
+  std::optional<double> wgmmaRate;       ///< see `Chip`
+  std::optional<double> l2Bandwidth;     ///< bytes a second
+  std::optional<double> memoryBandwidth; ///< bytes a second
+  /// How far a launch uses its resources at one time: 1, it takes as long as
+  /// the one that takes longest; 0, as all of them one after the other.
+  double overlap = 1;
+};
+
+/// What one launch does, all its blocks together. Instructions are of warps.
+struct KernelWork {
+  double blocks = 1;       ///< thread blocks, of equal work
+  double warps = 1;        ///< of a block
+  double longestWarp = 0;  ///< instructions of the warp that has most
+  double instructions = 0; ///< that are issued, of all units
+  std::array<double, numUnits> arithmetic{}; ///< instructions of each unit
+  std::array<double, numTensorTypes> tensorFlops{};
+  /// Of warpgroups, whose tensor cores read shared memory themselves.
+  std::array<double, numTensorTypes> warpgroupFlops{};
+  /// Bytes that pass between multiprocessors and their first-level memory: in
+  /// shared memory 128 a wavefront, in global memory those of whole sectors.
+  double sharedBytes = 0;
+  double l2Bytes = 0;     ///< that L2 exchanges with multiprocessors
+  double memoryBytes = 0; ///< that memory exchanges with L2
+};
+
+/// What may bind a launch.
+enum class Resource { Tensor, Issue, Arithmetic, Shared, L2, Memory };
+constexpr unsigned numResources = 6;
+llvm::StringRef stringify(Resource resource);
+
+/// The clocks that each resource of the busiest multiprocessor (L2 and memory:
+/// of the chip) is in use, the one that binds, and the time that follows.
+struct Prediction {
+  std::array<double, numResources> clocks{};
+  Resource binding = Resource::Issue;
+  double seconds = 0;
+
+  double operator[](Resource resource) const {
+    return clocks[static_cast<unsigned>(resource)];
+  }
+};
+
+/// What `work` takes at least on `chip`: a roofline of all resources.
+/// Latencies, caches that miss, and the time between launches are not in it.
+Prediction bound(const KernelWork &work, const Chip &chip,
+                 const ModelParameters &parameters = {});
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_CODEGEN_GPU_CORE_MODEL_H

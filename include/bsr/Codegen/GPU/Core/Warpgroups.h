@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What warpgroups and thread block clusters do: copies of boxes of a tensor to
+// several blocks of threads at once, mbarriers, and products of matrices in
+// shared memory.
+
+#ifndef BSR_CODEGEN_GPU_CORE_WARPGROUPS_H
+#define BSR_CODEGEN_GPU_CORE_WARPGROUPS_H
+
+#include "bsr/Codegen/GPU/Core/BlockBuilder.h"
+
+namespace mlir::bsr::gpu {
+
+/// Four warps, which multiply together.
+constexpr int64_t warpgroupThreads = 128;
+/// A product is of 64 rows and 16 columns of the left operand.
+constexpr int64_t warpgroupRows = 64, warpgroupDepth = 16;
+/// Shared addresses that are swizzled alike lie so many bytes apart.
+constexpr int64_t swizzlePeriod = 1024;
+
+/// On the host: the tensor map for copies of boxes, `box[0]` rows of `box[1]`
+/// elements, 32, 64 or 128 bytes, which are swizzled. Of `memref`, rows of
+/// `columns` elements that follow each other.
+Value createTensorMap(OpBuilder &b, Location loc, Value memref, int64_t columns,
+                      std::array<int64_t, 2> box);
+
+/// Where the first multiple of `swizzlePeriod` in shared memory lies, in bytes
+/// from its begin.
+Value getAlignedBegin(BlockBuilder &b);
+
+/// Makes the 8 bytes of shared memory at `barrier` an mbarrier: a phase ends
+/// after `arrivals` and the bytes that are expected.
+void initBarrier(BlockBuilder &b, Value barrier, int64_t arrivals);
+/// Lets copies and other blocks of threads see the mbarriers of this thread
+/// once they have met it.
+void publishBarriers(BlockBuilder &b);
+/// Waits for all threads of the cluster.
+void waitForCluster(BlockBuilder &b);
+/// Arrives at an mbarrier of this block of threads, whose phase is not to end
+/// before copies have brought `bytes`.
+void expectBytes(BlockBuilder &b, Value barrier, Value bytes);
+/// Waits until a phase of an mbarrier has ended: `parity` is 0 for the first,
+/// third ... one, 1 for the others.
+void waitForPhase(BlockBuilder &b, Value barrier, Value parity);
+/// Arrives at the mbarrier that lies where `barrier` does in block `rank` of
+/// the cluster.
+void arriveAt(BlockBuilder &b, Value barrier, Value rank);
+
+/// Copies the box of `map` from row `row` and element `column` on to shared
+/// memory, zeros for what is not in the tensor; the mbarrier counts its bytes.
+/// It goes to the same place of the blocks of threads of the cluster whose bits
+/// are set in `blocks`, 32 bits, or, where it is null, to this one.
+void copyBox(BlockBuilder &b, Value shared, Value map, Value row, Value column,
+             Value barrier, Value blocks);
+
+/// An operand of a product: rows of `width` bytes, swizzled, in shared memory.
+struct WarpgroupOperand {
+  Value start;
+  int64_t width;
+  /// True if rows are of the summed dimension, and lie across it.
+  bool isTransposed;
+  /// Bytes from 8 rows to the next 8, and from the `width` bytes of an
+  /// `isTransposed` operand to the next.
+  int64_t rowsStride, partsStride;
+
+  /// The operand `index` times 16 further along the summed dimension.
+  WarpgroupOperand at(BlockBuilder &b, int64_t index) const;
+};
+
+/// Sums of zero, or of what rows of `starts` begin with: of a fragment of
+/// `warpgroupRows` and `columns`, a warp has 16 rows, and a thread of each 8
+/// columns two neighbours in one row, `starts[0]`, and two 8 rows below,
+/// `starts[1]`.
+Value createSums(BlockBuilder &b, int64_t columns, std::array<Value, 2> starts);
+
+/// `sums` plus the product of `count * 16` columns of `lhs` and as many rows
+/// of `rhs`, of `type`, bf16 or f16; all threads of the warpgroup come here.
+Value multiplyAdd(BlockBuilder &b, Type type, const WarpgroupOperand &lhs,
+                  const WarpgroupOperand &rhs, int64_t columns, int64_t count,
+                  Value sums);
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_CODEGEN_GPU_CORE_WARPGROUPS_H

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the kernels of attention and of its gradient share.
+
+#include "AttentionBlock.h"
+#include "bsr/Codegen/GPU/Core/Pipeline.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+AttentionBlock::AttentionBlock(const AttentionOperands &operands,
+                               KernelBody &kernel, BlockBuilder &b,
+                               unsigned rowDim, int64_t rows, int64_t cols)
+    : operands(operands), attention(operands.attention), kernel(kernel), b(b),
+      rowDim(rowDim),
+      colDim(attention.getQueryDim() + attention.getKeyDim() - rowDim),
+      rows(rows), cols(cols), batch(b.block[1]),
+      firstRow(b.mul(b.block[0], rows)), fragments(operands.type) {
+  laneRow =
+      b.add(b.add(firstRow, b.mul(b.warp, fragmentRows)), b.div(b.lane, 4));
+  laneColumn = b.mul(b.rem(b.lane, 4), 2);
+  ArrayRef<int64_t> extents = attention.getBatch();
+  batchAt.resize(extents.size());
+  Value rest = batch;
+  for (int64_t dim = extents.size() - 1; dim >= 0; --dim) {
+    batchAt[dim] = dim == 0 ? rest : b.rem(rest, extents[dim]);
+    rest = b.div(rest, extents[dim]);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Copies and products
+//===----------------------------------------------------------------------===//
+
+void AttentionBlock::copy(const AttentionPart &part, Value first, Value to) {
+  const AttentionMatrix &matrix = *part.matrix;
+  Value pointer = b.getPointer(kernel.inputs.lookup(matrix.tensor));
+  Value begin = b.constant(matrix.offset);
+  for (auto [dim, at] : llvm::enumerate(batchAt))
+    begin = b.multiplyAdd(at, matrix.strides[dim], begin);
+  int64_t threads = getThreads(rows);
+  int64_t perRow = part.getLength() / matrix.copied;
+  int64_t count = part.getRows() * perRow;
+  int64_t bytes = matrix.copied * elementBytes;
+  for (int64_t done = 0; done < count; done += threads) {
+    Value number = b.add(b.thread, done);
+    auto body = [&] {
+      Value row = b.div(number, perRow);
+      Value column = b.mul(b.rem(number, perRow), matrix.copied);
+      Value token = b.add(first, matrix.isFeatureLast ? row : column);
+      Value feature = matrix.isFeatureLast ? column : row;
+      // Beyond the matrix, zeros are copied, which add nothing.
+      Value isInside;
+      if (operands.isRagged(matrix.tokenDim, part.tokens))
+        isInside = b.less(token, b.constant(matrix.tokens));
+      if (matrix.getPaddedFeatures() != matrix.features) {
+        Value isFeature = b.less(feature, b.constant(matrix.features));
+        isInside = isInside ? b.bitAnd(isInside, isFeature) : isFeature;
+      }
+      Value offset = b.multiplyAdd(
+          token, matrix.strides[matrix.tokenDim],
+          b.multiplyAdd(feature, matrix.strides[matrix.featureDim], begin));
+      Value size;
+      if (isInside) {
+        size = b.select(isInside, b.constant(bytes), b.constant(0));
+        offset = b.select(isInside, offset, b.constant(0));
+      }
+      Value place =
+          b.multiplyAdd(row, part.getPitch(), b.mul(column, elementBytes));
+      b.copyAsync(b.at(b.add(to, place)), b.at(pointer, offset, operands.type),
+                  size, bytes);
+    };
+    if (done + threads <= count)
+      body();
+    else
+      b.when(b.less(number, b.constant(count)), body);
+  }
+}
+
+namespace {
+/// Loads units of 16 by 16 elements of a matrix in shared memory.
+class UnitReader {
+public:
+  /// Inner numbers are features or tokens.
+  UnitReader(BlockBuilder &b, const Fragments &fragments,
+             const AttentionPart &part, Value begin, bool areFeaturesInner,
+             bool isLeft)
+      : b(b), fragments(fragments), part(part), isLeft(isLeft),
+        isInnerLast(part.matrix->isFeatureLast == areFeaturesInner) {
+    Value place =
+        fragments.getLanePlace(b, part.getPitch(), isInnerLast, isLeft);
+    first = b.at(b.add(begin, place));
+  }
+
+  /// The one that begins at `token` and `feature`.
+  SmallVector<Value, 8> load(int64_t token, int64_t feature) {
+    bool isFeatureLast = part.matrix->isFeatureLast;
+    int64_t row = isFeatureLast ? token : feature;
+    int64_t column = isFeatureLast ? feature : token;
+    int64_t offset = row * part.getPitch() + column * elementBytes;
+    return fragments.load(b, b.at(first, offset, b.b.getI8Type()),
+                          part.getPitch(), isInnerLast, isLeft);
+  }
+
+private:
+  BlockBuilder &b;
+  const Fragments &fragments;
+  const AttentionPart &part;
+  bool isLeft, isInnerLast;
+  Value first;
+};
+} // namespace
+
+AttentionBlock::Left::Left(AttentionBlock &block, const AttentionPart &part,
+                           Value begin)
+    : block(&block), part(part), begin(begin) {}
+
+SmallVector<Value, 8> AttentionBlock::Left::load(int64_t feature) {
+  if (!held.empty())
+    return held[feature / fragmentRows];
+  BlockBuilder &b = block->b;
+  // The warp's tokens begin so far into the part.
+  bool isFeatureLast = part.matrix->isFeatureLast;
+  Value offset = b.mul(
+      b.warp, fragmentRows * (isFeatureLast ? part.getPitch() : elementBytes));
+  UnitReader reader(b, block->fragments, part, b.add(begin, offset),
+                    /*areFeaturesInner=*/true, /*isLeft=*/true);
+  return reader.load(/*token=*/0, feature);
+}
+
+void AttentionBlock::Left::hold() {
+  SmallVector<SmallVector<Value, 8>> loaded;
+  for (int64_t feature = 0; feature != part.matrix->getPaddedFeatures();
+       feature += fragmentRows)
+    loaded.push_back(load(feature));
+  held = std::move(loaded);
+}
+
+FragmentSums AttentionBlock::Left::multiply(const AttentionPart &right,
+                                            Value begin) {
+  BlockBuilder &b = block->b;
+  FragmentSums sums(right.tokens / fragmentCols * 4, block->constant(0));
+  UnitReader reader(b, block->fragments, right, begin,
+                    /*areFeaturesInner=*/true, /*isLeft=*/false);
+  for (int64_t feature = 0; feature != part.matrix->getPaddedFeatures();
+       feature += fragmentRows) {
+    SmallVector<Value, 8> left = load(feature);
+    for (int64_t token = 0; token != right.tokens; token += fragmentRows) {
+      SmallVector<Value, 8> unit = reader.load(token, feature);
+      for (int64_t half = 0; half != 2; ++half)
+        block->fragments.multiplyAdd(
+            b, left, unit, half,
+            MutableArrayRef(sums).slice((token / fragmentCols + half) * 4, 4));
+    }
+  }
+  return sums;
+}
+
+FragmentSums AttentionBlock::addProducts(ValueRange sums, ValueRange scores,
+                                         const AttentionPart &right,
+                                         Value begin) {
+  FragmentSums next(sums);
+  UnitReader reader(b, fragments, right, begin, /*areFeaturesInner=*/false,
+                    /*isLeft=*/false);
+  for (int64_t token = 0; token != right.tokens; token += fragmentRows) {
+    // Two fragments of sums, side by side, are one of a left operand.
+    SmallVector<Value, 8> left;
+    for (int64_t i = 0; i != 4; ++i)
+      left.push_back(packPair(
+          b, scores.slice(token / fragmentCols * 4 + 2 * i, 2), operands.type));
+    for (int64_t feature = 0; feature != right.matrix->getPaddedFeatures();
+         feature += fragmentRows) {
+      SmallVector<Value, 8> unit = reader.load(token, feature);
+      for (int64_t half = 0; half != 2; ++half)
+        fragments.multiplyAdd(b, left, unit, half,
+                              MutableArrayRef(next).slice(
+                                  (feature / fragmentCols + half) * 4, 4));
+    }
+  }
+  return next;
+}
+
+//===----------------------------------------------------------------------===//
+// The walk
+//===----------------------------------------------------------------------===//
+
+/// The tokens along `dim` of a block of the pattern.
+static int64_t getBlockExtent(const Attention &attention, unsigned dim) {
+  PatternType pattern = attention.pattern.getType();
+  return dim == attention.getQueryDim() ? pattern.getBlockRows()
+                                        : pattern.getBlockCols();
+}
+
+void AttentionBlock::follow(Value ptr, Value idx) {
+  this->idx = idx;
+  Value line = b.div(firstRow, getBlockExtent(attention, rowDim));
+  low = b.load(ptr, line);
+  Value high = b.load(ptr, b.add(line, 1));
+  numSteps = b.mul(b.sub(high, low), getBlockExtent(attention, colDim) / cols);
+}
+
+Value AttentionBlock::getNumSteps() {
+  return numSteps ? numSteps : b.constant(operands.getNumTiles(colDim, cols));
+}
+
+Value AttentionBlock::getFirst(Value step) {
+  if (!idx)
+    return b.mul(step, cols);
+  int64_t extent = getBlockExtent(attention, colDim), tiles = extent / cols;
+  Value position = b.load(idx, b.add(low, b.div(step, tiles)));
+  return b.multiplyAdd(position, extent, b.mul(b.rem(step, tiles), cols));
+}
+
+SmallVector<Value> AttentionBlock::walk(
+    Value ring, int64_t stages, int64_t bytes, ValueRange carried,
+    llvm::function_ref<void(Value, Value)> copyTile,
+    llvm::function_ref<void()> begin,
+    llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> compute) {
+  CopyPipeline pipeline(b, stages, bytes, ring);
+  pipeline.separateCopies();
+  auto copy = [&](Value step, Value stage, ValueRange) {
+    copyTile(getFirst(step), stage);
+  };
+  return pipeline.run(
+      {b.constant(0), getNumSteps()}, copy,
+      [&] {
+        pipeline.waitForSeparateCopies();
+        begin();
+        return SmallVector<Value>(carried);
+      },
+      [&](Value step, Value stage, ValueRange, ValueRange carried) {
+        return compute(getFirst(step), stage, carried);
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// Scores
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> AttentionBlock::place(const AttentionTensor &tensor,
+                                         Value row, Value col, Value feature) {
+  SmallVector<Value> loops(batchAt);
+  loops.resize(attention.extents.size(), feature);
+  loops[rowDim] = row;
+  loops[colDim] = col;
+  return llvm::map_to_vector(
+      tensor.map.getResults(), [&](AffineExpr expr) -> Value {
+        auto dim = dyn_cast<AffineDimExpr>(expr);
+        return dim ? loops[dim.getPosition()] : b.constant(0);
+      });
+}
+
+namespace {
+/// Reads what is added to scores, or masks them, once for all rows or columns
+/// of a lane that have one element.
+class ElementReader {
+public:
+  ElementReader(AttentionBlock &block, ThreadEvaluator &e,
+                const AttentionTensor &tensor,
+                llvm::function_ref<SmallVector<Value>(int64_t, int64_t)> place)
+      : block(block), e(e), tensor(tensor), place(place) {}
+
+  Value read(int64_t i, int64_t j) {
+    auto [known, isNew] = elements.try_emplace(
+        {tensor.map.isFunctionOfDim(block.rowDim) ? i : 0,
+         tensor.map.isFunctionOfDim(block.colDim) ? j : 0});
+    if (isNew) {
+      BlockBuilder &b = block.b;
+      known->second =
+          e.read(tensor.tensor, llvm::map_to_vector(place(i, j), [&](Value at) {
+                   APInt number;
+                   if (matchPattern(at, m_ConstantInt(&number)))
+                     return Index::constant(number.getSExtValue());
+                   return Index::of(arith::IndexCastOp::create(
+                       b.b, b.loc, b.b.getIndexType(), at));
+                 }));
+    }
+    return known->second;
+  }
+
+private:
+  AttentionBlock &block;
+  ThreadEvaluator &e;
+  const AttentionTensor &tensor;
+  llvm::function_ref<SmallVector<Value>(int64_t, int64_t)> place;
+  std::map<std::pair<int64_t, int64_t>, Value> elements;
+};
+} // namespace
+
+AttentionBlock::Scores AttentionBlock::getScores(ValueRange products,
+                                                 Value first) {
+  ThreadEvaluator e(b.b, b.loc);
+  for (auto [argument, buffer] : kernel.inputs)
+    e.setBuffer(argument, buffer);
+  // Beyond the last token, any will do.
+  auto clamp = [&](Value token, unsigned dim, int64_t tile) {
+    return operands.isRagged(dim, tile)
+               ? b.min(token, b.constant(attention.extents[dim] - 1))
+               : token;
+  };
+  auto placeOf = [&](const AttentionTensor &tensor) {
+    return [&](int64_t i, int64_t j) {
+      return place(tensor, clamp(getRow(i), rowDim, rows),
+                   clamp(b.add(first, getColumn(j)), colDim, cols),
+                   b.constant(0));
+    };
+  };
+  auto biasPlace = placeOf(attention.bias), maskPlace = placeOf(attention.mask);
+  ElementReader biases(*this, e, attention.bias, biasPlace);
+  ElementReader masks(*this, e, attention.mask, maskPlace);
+  Type f32 = b.b.getF32Type();
+  Value scale = constant(attention.scale), fill = constant(attention.fill);
+  Scores scores{FragmentSums(products), {}};
+  if (attention.mask)
+    scores.isLive.resize(products.size());
+  for (int64_t j = 0; j != getNumColumns(); ++j)
+    for (int64_t i = 0; i != 2; ++i) {
+      Value &x = scores.x[getSum(i, j)];
+      if (attention.scale != 1)
+        x = mul(x, scale);
+      if (attention.bias)
+        x = add(x, e.convert(biases.read(i, j), f32));
+      if (attention.mask) {
+        Value isLive = masks.read(i, j);
+        scores.isLive[getSum(i, j)] = isLive;
+        x = b.select(isLive, x, fill);
+      }
+    }
+  hasFailed |= e.hasFailed;
+  return scores;
+}
+
+SmallVector<Value> AttentionBlock::areColumns(Value first) {
+  if (!operands.isRagged(colDim, cols))
+    return SmallVector<Value>(getNumColumns());
+  SmallVector<Value> result;
+  for (int64_t j = 0; j != getNumColumns(); ++j)
+    result.push_back(b.less(b.add(first, getColumn(j)),
+                            b.constant(attention.extents[colDim])));
+  return result;
+}
+
+void AttentionBlock::whenRow(int64_t i, llvm::function_ref<void()> body) {
+  if (!operands.isRagged(rowDim, rows))
+    return body();
+  b.when(b.less(getRow(i), b.constant(attention.extents[rowDim])), body);
+}
+
+AttentionResult AttentionResult::get(OpBuilder &b, const KernelBody &kernel,
+                                     const AttentionTensor &tensor,
+                                     unsigned featureDim) {
+  AttentionResult result{tensor, featureDim,
+                         kernel.outputs.lookup(tensor.tensor), std::nullopt};
+  auto type = cast<RankedTensorType>(tensor.tensor.getType());
+  int64_t columns = type.getShape().back();
+  if (result && columns % 2 == 0 &&
+      tensor.map.getDimPosition(type.getRank() - 1) == featureDim)
+    result.pairs = createRows(b, kernel.loc, result.buffer,
+                              type.getShape().drop_back(), columns,
+                              /*length=*/2);
+  return result;
+}
+
+void AttentionBlock::storeRows(
+    const AttentionResult &result, ValueRange sums,
+    llvm::function_ref<Value(Value, int64_t)> finish) {
+  Type element = getElementTypeOrSelf(result.tensor.tensor.getType());
+  int64_t features = attention.extents[result.featureDim];
+  // Of features beyond the last one, nothing is stored.
+  auto whenFeature = [&](Value feature, int64_t unit,
+                         llvm::function_ref<void()> body) {
+    if (features % unit == 0)
+      return body();
+    b.when(b.less(feature, b.constant(features)), body);
+  };
+  auto storePair = [&](int64_t i, Value feature, ValueRange values) {
+    SmallVector<Value> at =
+        place(result.tensor, getRow(i), b.constant(0), feature);
+    if (result.pairs) {
+      at.pop_back();
+      storeVector(b, values, *result.pairs, at, feature, /*isRagged=*/false);
+      return;
+    }
+    for (auto [k, value] : llvm::enumerate(values)) {
+      if (!element.isF32())
+        value = arith::TruncFOp::create(b.b, b.loc, element, value);
+      Value own = b.add(feature, k);
+      whenFeature(own, k + 1, [&, value = value] {
+        b.store(value, result.buffer,
+                place(result.tensor, getRow(i), b.constant(0), own));
+      });
+    }
+  };
+  for (int64_t i = 0; i != 2; ++i)
+    whenRow(i, [&] {
+      for (int64_t j = 0; 2 * j < int64_t(sums.size()); j += 2) {
+        Value feature = getColumn(j);
+        whenFeature(feature, fragmentRows, [&] {
+          storePair(i, feature,
+                    {finish(sums[getSum(i, j)], i),
+                     finish(sums[getSum(i, j + 1)], i)});
+        });
+      }
+    });
+}
+
+Value AttentionBlock::constant(double value) {
+  return arith::ConstantOp::create(b.b, b.loc, b.b.getF32FloatAttr(value));
+}
+Value AttentionBlock::add(Value x, Value y) {
+  return arith::AddFOp::create(b.b, b.loc, x, y);
+}
+Value AttentionBlock::sub(Value x, Value y) {
+  return arith::SubFOp::create(b.b, b.loc, x, y);
+}
+Value AttentionBlock::mul(Value x, Value y) {
+  return arith::MulFOp::create(b.b, b.loc, x, y);
+}
+
+Value AttentionBlock::exp(Value x) {
+  // Below, 2^n is 0: n is -127. A NaN stays one.
+  x = arith::MaximumFOp::create(b.b, b.loc, x, constant(-88));
+  // The last bits of this sum are n + 127, the exponent of 2^n.
+  Value shift = constant(0x1.8p23 + 127);
+  Value sum = add(mul(x, constant(0x1.715476p0)), shift);
+  Value n = sub(sum, shift);
+  // The product of n and the first part of log(2) is exact.
+  Value r = sub(x, mul(n, constant(0x1.62e4p-1)));
+  r = sub(r, mul(n, constant(1.42860682030941723e-6)));
+  Value y = constant(0.00138145825);
+  for (double factor : {0.00836872403, 0.041668389, 0.166665211, 0.49999994})
+    y = add(mul(y, r), constant(factor));
+  y = add(add(mul(mul(y, r), r), r), constant(1));
+  Value bits = arith::BitcastOp::create(b.b, b.loc, b.b.getI32Type(), sum);
+  bits = b.shiftLeft(bits, b.constant(23));
+  return mul(y, arith::BitcastOp::create(b.b, b.loc, b.b.getF32Type(), bits));
+}
+
+Value AttentionBlock::combineLanes(
+    Value x, llvm::function_ref<Value(Value, Value)> combine) {
+  for (int64_t mask : {1, 2})
+    x = combine(x, b.exchange(x, mask));
+  return x;
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels of attention and of its gradient.
+
+#include "bsr/Codegen/GPU/Attention/AttentionProducts.h"
+#include "AttentionGradient.h"
+#include "AttentionProduct.h"
+#include "bsr/Dialect/Attention.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+std::unique_ptr<Product> bsr::gpu::matchAttention(Operation *root,
+                                                  GPUAttr target) {
+  // Launches know of no keys that heads share, no factor and no trained bias.
+  std::optional<Attention> attention = getAttention(root);
+  if (!attention || !attention->isPlain())
+    return nullptr;
+  return matchFirst<AttentionProduct, AttentionGradient>(root, target);
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What warpgroups and thread block clusters do.
+
+#include "bsr/Codegen/GPU/Core/Warpgroups.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+/// The address space of the shared memory of a cluster.
+static constexpr unsigned clusterSpace = 7;
+
+Value bsr::gpu::createTensorMap(OpBuilder &b, Location loc, Value memref,
+                                int64_t columns, std::array<int64_t, 2> box) {
+  auto type = cast<MemRefType>(memref.getType());
+  Type element = type.getElementType();
+  int64_t rows = type.getNumElements() / columns;
+  Value matrix = memref::ReinterpretCastOp::create(
+      b, loc, MemRefType::get({rows, columns}, element), memref, /*offset=*/0,
+      ArrayRef<int64_t>{rows, columns}, ArrayRef<int64_t>{columns, 1});
+  Value unranked = memref::CastOp::create(
+      b, loc, UnrankedMemRefType::get(element, /*memorySpace=*/0), matrix);
+  using Swizzle = nvgpu::TensorMapSwizzleKind;
+  int64_t width = box[1] * element.getIntOrFloatBitWidth() / 8;
+  Swizzle swizzle = width == 128  ? Swizzle::SWIZZLE_128B
+                    : width == 64 ? Swizzle::SWIZZLE_64B
+                                  : Swizzle::SWIZZLE_32B;
+  constexpr int64_t sharedSpace = 3;
+  auto mapType = nvgpu::TensorMapDescriptorType::get(
+      b.getContext(),
+      MemRefType::get(box, element, MemRefLayoutAttrInterface(),
+                      b.getI64IntegerAttr(sharedSpace)),
+      swizzle, nvgpu::TensorMapL2PromoKind::L2PROMO_128B,
+      nvgpu::TensorMapOOBKind::OOB_ZERO,
+      nvgpu::TensorMapInterleaveKind::INTERLEAVE_NONE);
+  SmallVector<Value> extents;
+  for (int64_t extent : box)
+    extents.push_back(arith::ConstantIndexOp::create(b, loc, extent));
+  Value map =
+      nvgpu::TmaCreateDescriptorOp::create(b, loc, mapType, unranked, extents);
+  return UnrealizedConversionCastOp::create(
+             b, loc, LLVM::LLVMPointerType::get(b.getContext()), map)
+      .getResult(0);
+}
+
+/// The address of a place in shared memory, of 32 bits.
+static Value getAddress(BlockBuilder &b, Value shared) {
+  return LLVM::PtrToIntOp::create(b.b, b.loc, b.b.getI32Type(), shared);
+}
+
+Value bsr::gpu::getAlignedBegin(BlockBuilder &b) {
+  Value begin = getAddress(b, b.shared);
+  return b.bitAnd(b.sub(b.constant(0), begin), b.constant(swizzlePeriod - 1));
+}
+
+void bsr::gpu::initBarrier(BlockBuilder &b, Value barrier, int64_t arrivals) {
+  NVVM::MBarrierInitOp::create(b.b, b.loc, barrier, b.constant(arrivals),
+                               /*predicate=*/Value());
+}
+
+void bsr::gpu::publishBarriers(BlockBuilder &b) {
+  NVVM::FenceMbarrierInitOp::create(b.b, b.loc);
+}
+
+void bsr::gpu::waitForCluster(BlockBuilder &b) {
+  NVVM::ClusterArriveOp::create(b.b, b.loc, b.b.getUnitAttr());
+  NVVM::ClusterWaitOp::create(b.b, b.loc, b.b.getUnitAttr());
+}
+
+void bsr::gpu::expectBytes(BlockBuilder &b, Value barrier, Value bytes) {
+  NVVM::MBarrierArriveExpectTxOp::create(b.b, b.loc, /*res=*/Type(), barrier,
+                                         bytes, NVVM::MemScopeKind::CTA,
+                                         /*relaxed=*/false,
+                                         /*predicate=*/Value());
+}
+
+// Waits and arrivals order for their own block alone, also where the barrier is
+// another's: what they guard are copies of the tensor copy engine, which the
+// barrier's phases order, not loads and stores of the other blocks. For the
+// scope of a cluster ptxas adds a full memory barrier to each arrival, and an
+// invalidation of L1 to each wait.
+
+void bsr::gpu::waitForPhase(BlockBuilder &b, Value barrier, Value parity) {
+  auto loop = scf::WhileOp::create(b.b, b.loc, TypeRange(), ValueRange());
+  OpBuilder::InsertionGuard guard(b.b);
+  b.b.createBlock(&loop.getBefore());
+  Value isOver = NVVM::MBarrierTryWaitOp::create(
+      b.b, b.loc, b.b.getI1Type(), barrier, parity, /*ticks=*/Value(),
+      NVVM::MemScopeKind::CTA);
+  Value isTrue = arith::ConstantIntOp::create(b.b, b.loc, 1, 1);
+  Value isUnderWay = arith::XOrIOp::create(b.b, b.loc, isOver, isTrue);
+  scf::ConditionOp::create(b.b, b.loc, isUnderWay, ValueRange());
+  b.b.createBlock(&loop.getAfter());
+  scf::YieldOp::create(b.b, b.loc);
+}
+
+void bsr::gpu::arriveAt(BlockBuilder &b, Value barrier, Value rank) {
+  Type pointer = LLVM::LLVMPointerType::get(b.b.getContext(), clusterSpace);
+  Value there = NVVM::MapaOp::create(b.b, b.loc, pointer, barrier, rank);
+  NVVM::MBarrierArriveOp::create(b.b, b.loc, /*res=*/Type(), there,
+                                 /*count=*/Value(), NVVM::MemScopeKind::CTA);
+}
+
+void bsr::gpu::copyBox(BlockBuilder &b, Value shared, Value map, Value row,
+                       Value column, Value barrier, Value blocks) {
+  Type pointer = LLVM::LLVMPointerType::get(b.b.getContext(), clusterSpace);
+  Value to = LLVM::AddrSpaceCastOp::create(b.b, b.loc, pointer, shared);
+  if (blocks)
+    blocks = arith::TruncIOp::create(b.b, b.loc, b.b.getI16Type(), blocks);
+  NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
+      b.b, b.loc, to, map, /*coordinates=*/ValueRange{column, row}, barrier,
+      /*im2colOffsets=*/ValueRange(), blocks, /*l2CacheHint=*/Value(),
+      NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
+      /*group=*/NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
+}
+
+WarpgroupOperand WarpgroupOperand::at(BlockBuilder &b, int64_t index) const {
+  // 16 rows further down, or 32 bytes along them.
+  int64_t bytes = isTransposed ? 2 * rowsStride : 2 * warpgroupDepth;
+  WarpgroupOperand result = *this;
+  result.start = b.at(start, index * bytes, b.b.getI8Type());
+  return result;
+}
+
+/// What `wgmma` is told of an operand (PTX ISA, "Matrix descriptor format"):
+/// its address and its strides in 16 bytes, and how it is swizzled: 1, rows of
+/// 128 bytes, 2, of 64, 3, of 32. Of an address it has the 18 bits that lie in
+/// a block of threads: above them stands which of its cluster that is.
+static Value describe(BlockBuilder &b, const WarpgroupOperand &operand) {
+  constexpr unsigned addressBits = 18, partsBit = 16, rowsBit = 32,
+                     swizzleBit = 62;
+  uint64_t swizzle = 8 - llvm::Log2_64(operand.width);
+  uint64_t fields = uint64_t(operand.partsStride / 16) << partsBit |
+                    uint64_t(operand.rowsStride / 16) << rowsBit |
+                    swizzle << swizzleBit;
+  Type i64 = b.b.getI64Type();
+  Value address = b.bitAnd(getAddress(b, operand.start),
+                           b.constant((int64_t(1) << addressBits) - 1));
+  Value start = arith::ExtUIOp::create(b.b, b.loc, i64,
+                                       b.shiftRight(address, b.constant(4)));
+  Value rest = LLVM::ConstantOp::create(
+      b.b, b.loc, i64, b.b.getI64IntegerAttr(static_cast<int64_t>(fields)));
+  return arith::OrIOp::create(b.b, b.loc, start, rest);
+}
+
+Value bsr::gpu::createSums(BlockBuilder &b, int64_t columns,
+                           std::array<Value, 2> starts) {
+  Type f32 = b.b.getF32Type();
+  int64_t count = columns / 2;
+  Type type = LLVM::LLVMStructType::getLiteral(b.b.getContext(),
+                                               SmallVector<Type>(count, f32));
+  // An instruction of no text gives each sum a register of its own here. Values
+  // that several have would be copied where they are first used, behind the
+  // fence of `wgmma`.
+  SmallVector<Value> values;
+  std::string outputs, inputs;
+  for (int64_t i = 0; i != count; ++i) {
+    values.push_back(starts[i / 2 % 2]);
+    outputs += "=f,";
+    inputs += (i ? "," : "") + std::to_string(i);
+  }
+  return LLVM::InlineAsmOp::create(
+             b.b, b.loc, type, values, /*asm_string=*/"",
+             /*constraints=*/outputs + inputs, /*has_side_effects=*/true,
+             /*is_align_stack=*/false, LLVM::TailCallKind::None,
+             /*asm_dialect=*/LLVM::AsmDialectAttr(),
+             /*operand_attrs=*/ArrayAttr())
+      .getResult(0);
+}
+
+Value bsr::gpu::multiplyAdd(BlockBuilder &b, Type type,
+                            const WarpgroupOperand &lhs,
+                            const WarpgroupOperand &rhs, int64_t columns,
+                            int64_t count, Value sums) {
+  MLIRContext *context = b.b.getContext();
+  auto kind = type.isF16() ? NVVM::WGMMATypes::f16 : NVVM::WGMMATypes::bf16;
+  auto shape =
+      NVVM::MMAShapeAttr::get(context, warpgroupRows, columns, warpgroupDepth);
+  constexpr auto one = NVVM::WGMMAScaleIn::one;
+  NVVM::WgmmaFenceAlignedOp::create(b.b, b.loc);
+  for (int64_t i = 0; i != count; ++i)
+    sums = NVVM::WgmmaMmaAsyncOp::create(
+        b.b, b.loc, sums.getType(), sums, describe(b, lhs.at(b, i)),
+        describe(b, rhs.at(b, i)), shape, kind, kind, NVVM::WGMMATypes::f32,
+        NVVM::WGMMAScaleOut::one, one, one,
+        lhs.isTransposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+        rhs.isTransposed ? NVVM::MMALayout::row : NVVM::MMALayout::col,
+        NVVM::MMAIntOverflowAttr());
+  NVVM::WgmmaGroupSyncAlignedOp::create(b.b, b.loc);
+  NVVM::WgmmaWaitGroupSyncOp::create(b.b, b.loc, /*group=*/0);
+  return sums;
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How a block of threads brings the operands of a dense product to shared
+// memory, and what becomes of products that are cut in parts.
+
+#ifndef BSR_LIB_CODEGEN_GPU_DENSE_DENSEWALK_H
+#define BSR_LIB_CODEGEN_GPU_DENSE_DENSEWALK_H
+
+#include "DenseOperands.h"
+#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/TensorCores.h"
+
+namespace mlir::bsr::gpu {
+
+/// What a block of threads computes of a dense product, and what it keeps in
+/// shared memory: operands lie there as they lie in global memory.
+struct DenseTile {
+  /// Inner numbers of a stage.
+  static constexpr int64_t innerTile = 32;
+  /// Warps along the rows and along the columns of a tile.
+  static constexpr int64_t rowWarps = 4, colWarps = 2;
+
+  /// Of an operand, its own numbers, and its rows in shared memory.
+  struct Side {
+    int64_t tile;
+    /// Bytes from row to row.
+    int64_t pitch;
+    /// In rows of inner numbers, 16 bytes are at place `i ^ row / 4 % 8`: what
+    /// lies side by side there in 32 rows, every fourth of which is read at one
+    /// time, is in different banks.
+    bool isSwizzled;
+  };
+  /// The tile of `rows` by `cols` sums; `getPitch` is what rows of so many
+  /// elements take, where `isInnerLast` or not.
+  static DenseTile
+  get(const DenseOperands &operands, int64_t rows, int64_t cols,
+      bool isSwizzled,
+      llvm::function_ref<int64_t(int64_t length, bool isInnerLast)> getPitch);
+
+  /// Cuts inner numbers in parts if blocks of threads are few.
+  void setParts(const DenseOperands &operands);
+  /// Sets the stages to the most that fit; false if 2 do not.
+  bool setStages(const DenseOperands &operands, const Chip &chip);
+
+  static int64_t getSideBytes(const Side &side, bool isInnerLast) {
+    return (isInnerLast ? side.tile : innerTile) * side.pitch;
+  }
+  int64_t getStageBytes(const DenseOperands &operands) const {
+    return getSideBytes(left, operands.left.isInnerLast) +
+           getSideBytes(right, operands.right.isInnerLast);
+  }
+  int64_t getNumTiles(const DenseOperands &operands) const {
+    return llvm::divideCeil(operands.rows.size, left.tile) *
+           llvm::divideCeil(operands.cols.size, right.tile);
+  }
+  int64_t getWarpRows() const { return left.tile / rowWarps; }
+  int64_t getWarpCols() const { return right.tile / colWarps; }
+
+  Side left, right;
+  /// Into how many parts the inner numbers are cut, and how long they are.
+  int64_t parts = 1, partLength = 0;
+  int64_t stages = 0;
+};
+
+/// The walk of a block of threads through the inner numbers of its part, a
+/// stage at a time, with copies for the next stages under way.
+class DenseWalk {
+public:
+  DenseWalk(const DenseOperands &operands, const DenseTile &tile,
+            KernelBody &kernel, BlockBuilder &b);
+
+  /// What comes of `numSums` sums from 0 on: `multiply` adds to them what is in
+  /// a stage, whose left and right operand begin where it is told.
+  SmallVector<Value>
+  run(int64_t numSums,
+      llvm::function_ref<SmallVector<Value>(Value left, Value right,
+                                            ValueRange)>
+          multiply);
+
+  /// Where number `row` of the rows is stored (`DenseTileProduct::emitBlock`).
+  SmallVector<Value> getStoredRow(const StoredRows &result, Value row);
+  /// Calls `body` where `row` is one of the operand.
+  void whenRow(Value row, llvm::function_ref<void()> body);
+  /// The warp's sums for an epilogue, `sums` of which are still to be set.
+  WarpSums getWarpSums(Value row);
+  /// Emits what becomes of the warp's sums if only norms are wanted: `row` is
+  /// the first row of the lane in its tile.
+  void emitNorms(KernelBody &kernel, WarpSums sums, Value row);
+  bool areRowsRagged() const {
+    return operands.rows.size % tile.left.tile != 0;
+  }
+  bool areColumnsRagged() const {
+    return operands.cols.size % tile.right.tile != 0;
+  }
+
+  /// The first row and column of the warp, in its tile and in the product.
+  Value warpRow, warpCol, firstRow, firstCol;
+
+private:
+  using Group = DenseOperands::Group;
+
+  /// The loops of `group` at `number`.
+  SmallVector<Value> getDigits(const Group &group, Value number);
+  /// Where number `number` of `group` begins in the operand of `side`.
+  Value getOffset(const DenseOperands::Side &side, const Group &group,
+                  Value number);
+  /// Copies the inner numbers from `inner` on of `side`, whose own numbers
+  /// begin at `first`, to `stage`.
+  void copySide(const DenseOperands::Side &side, const DenseTile::Side &place,
+                const Group &own, Value pointer, Value first, Value inner,
+                Value stage);
+  /// Copies the operands of `step` to `stage`.
+  void copy(Value step, Value stage);
+
+  const DenseOperands &operands;
+  const DenseTile &tile;
+  BlockBuilder &b;
+  int64_t elementBytes, stageBytes, leftBytes;
+  Value part, batch, tileRow, tileCol, firstInner;
+  Value left, right;
+};
+
+/// A dense product whose blocks of threads walk so.
+class DenseTileProduct : public Product {
+public:
+  std::optional<ResultSpace> getSpace() override;
+  /// Sums of parts of the inner loops, if these are taken in parts, and memory
+  /// for the epilogue.
+  SmallVector<MemRefType> getScratch() override;
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
+  bool acceptsPieces() override {
+    return !operands.norms && tile.parts == 1 &&
+           operands.rows.loops.size() == 1 && operands.cols.loops.size() == 1;
+  }
+
+protected:
+  /// What a thread does. `result` is the buffer of the result, or of those of
+  /// the parts, one after the other: a dimension for each group, or, of a piece
+  /// of a larger buffer, for each loop, and vectors of columns.
+  virtual void emitBlock(KernelBody &kernel, const StoredRows &result,
+                         BlockBuilder &b) = 0;
+  /// The columns that a thread stores at once.
+  virtual int64_t getStoredLength() const = 0;
+  StoredRows createResult(OpBuilder &b, Location loc, Value buffer);
+  bool hasEpilogueInside() const { return epilogue && tile.parts == 1; }
+
+  DenseOperands operands;
+  DenseTile tile;
+};
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_LIB_CODEGEN_GPU_DENSE_DENSEWALK_H

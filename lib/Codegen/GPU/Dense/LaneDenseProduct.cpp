@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dense products on arithmetic units.
+//
+// A block of threads goes through the inner numbers 32 at a time (DenseWalk).
+// The lanes of a warp are 4 by 8, along rows and columns; a lane keeps the sums
+// of up to 8 rows and 16 columns in registers, which are four neighbours and
+// then, behind those of the other lanes, four more. It takes 4 inner numbers at
+// a time, of each operand in loads of 16 bytes: of four neighbours, or, where
+// inner numbers lie side by side, of those of one row or column.
+
+#include "LaneDenseProduct.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+/// Lanes of a warp along rows and along columns.
+static constexpr int64_t rowLanes = 4, colLanes = 8;
+/// Numbers of a load, which are neighbours.
+static constexpr int64_t four = 4;
+static constexpr int64_t floatBytes = 4;
+
+/// What all blocks of threads do, about.
+static KernelWork getWork(const DenseOperands &operands,
+                          const DenseTile &tile) {
+  KernelWork work;
+  work.blocks =
+      double(tile.getNumTiles(operands) * operands.batch.size * tile.parts);
+  work.warps = double(blockThreads) / BlockBuilder::warpThreads;
+
+  // Of a block of threads.
+  double length = double(tile.partLength);
+  double sums = double(tile.left.tile * tile.right.tile);
+  double products = sums * length / BlockBuilder::warpThreads;
+  double laneRows = double(tile.getWarpRows()) / rowLanes;
+  double laneCols = double(tile.getWarpCols()) / colLanes;
+  double loads = work.warps * length * (laneRows + laneCols) / four;
+  double stages = length / DenseTile::innerTile;
+  double copies = 0;
+  for (auto [side, place] : {std::pair(&operands.left, &tile.left),
+                             std::pair(&operands.right, &tile.right)})
+    copies += double(place->tile) * length /
+              double(side->copied * BlockBuilder::warpThreads);
+  // Counted in kernels that were emitted.
+  constexpr double perStage = 60, perCopy = 3;
+  double copied =
+      length * double(tile.left.tile + tile.right.tile) * floatBytes;
+  double stored = sums * floatBytes;
+  work.instructions =
+      products + loads + copies * perCopy + work.warps * perStage * stages;
+  work.longestWarp = work.instructions / work.warps;
+  work.arithmetic[static_cast<unsigned>(Unit::Float)] = products;
+  work.sharedBytes =
+      loads * copiedBytes * BlockBuilder::warpThreads + copied + stored;
+  work.l2Bytes = copied + stored;
+
+  // Of all.
+  work.instructions *= work.blocks;
+  for (double &all : work.arithmetic)
+    all *= work.blocks;
+  work.sharedBytes *= work.blocks;
+  work.l2Bytes *= work.blocks;
+  if (tile.parts != 1)
+    work.l2Bytes +=
+        double((tile.parts + 1) * operands.getType().getNumElements()) *
+        floatBytes;
+  return work;
+}
+
+/// What kernels do in which an element of the result is a thread's, about.
+static KernelWork getPlainWork(const DenseOperands &operands) {
+  KernelWork work;
+  double results = double(operands.getNumSums());
+  double products =
+      results * double(operands.inner.size) / BlockBuilder::warpThreads;
+  constexpr double threads = 128;
+  work.blocks = std::ceil(results / threads);
+  work.warps = threads / BlockBuilder::warpThreads;
+  // Counted in kernels that were emitted: a product is two loads, of which one
+  // brings an element for each lane, and the other one the same for all.
+  constexpr double perProduct = 4, sectorBytes = 32;
+  work.instructions = products * perProduct;
+  work.arithmetic[static_cast<unsigned>(Unit::Float)] = products;
+  double bytes =
+      products * (BlockBuilder::warpThreads * floatBytes + sectorBytes);
+  work.sharedBytes = bytes;
+  work.l2Bytes = bytes;
+  return work;
+}
+
+/// The tile that takes least time on the chip, of those of `rows` by `cols` if
+/// these are not 0; none if none fits.
+static std::optional<DenseTile> choose(const DenseOperands &operands,
+                                       const Chip &chip, int64_t rows,
+                                       int64_t cols) {
+  constexpr std::pair<int64_t, int64_t> sizes[] = {
+      {128, 256}, {128, 128}, {64, 128}, {64, 64}};
+  std::optional<DenseTile> best;
+  double least = 0;
+  for (auto [someRows, someCols] : sizes) {
+    if ((rows != 0 && someRows != rows) || (cols != 0 && someCols != cols))
+      continue;
+    DenseTile tile = DenseTile::get(
+        operands, someRows, someCols, /*isSwizzled=*/true,
+        [](int64_t length, bool) { return length * floatBytes; });
+    tile.setParts(operands);
+    if (!tile.setStages(operands, chip))
+      continue;
+    double seconds = bound(getWork(operands, tile), chip).seconds;
+    if (best && least <= seconds)
+      continue;
+    best = tile;
+    least = seconds;
+  }
+  return best;
+}
+
+std::optional<LaneDenseProduct> LaneDenseProduct::match(Operation *root,
+                                                        GPUAttr target) {
+  auto operands = DenseOperands::match(root);
+  if (!operands || !operands->type.isF32())
+    return std::nullopt;
+  const Chip &chip = *findChip(target.getChip());
+  int64_t rows = target.getTileOutputs(), cols = target.getTileTokens();
+  auto tile = choose(*operands, chip, rows, cols);
+  bool isGiven = tile && rows != 0 && cols != 0;
+  if (!tile)
+    tile = choose(*operands, chip, /*rows=*/0, /*cols=*/0);
+  if (!tile || (!isGiven && bound(getPlainWork(*operands), chip).seconds <=
+                                bound(getWork(*operands, *tile), chip).seconds))
+    return std::nullopt;
+  LaneDenseProduct product;
+  product.operands = *operands;
+  product.tile = *tile;
+  return product;
+}
+
+int64_t LaneDenseProduct::getStoredLength() const {
+  return std::gcd(four, operands.getType().getShape().back());
+}
+
+namespace mlir::bsr::gpu {
+/// What a thread does.
+class LaneDenseProductEmitter {
+public:
+  LaneDenseProductEmitter(LaneDenseProduct &product, KernelBody &kernel,
+                          const StoredRows &result, BlockBuilder &b);
+  void emit();
+
+private:
+  /// The lane's part of an operand.
+  struct Side {
+    const DenseTile::Side &place;
+    bool isInnerLast;
+    /// Numbers of the lane, and the lanes along them.
+    int64_t count, lanes;
+    /// The lane's first number in the tile.
+    Value first;
+
+    /// The lane's number `number` in the tile, from its first one on.
+    int64_t getNumber(int64_t number) const {
+      return number / four * four * lanes + number % four;
+    }
+  };
+  /// Where the lane's numbers of `side` are, in fours, at inner number `inner`
+  /// of the stage, which 4 divides.
+  SmallVector<Value> getPlaces(const Side &side, Value stage, Value inner);
+  /// Four elements: of number `number` of the lane and 4 inner ones, or of 4
+  /// numbers from it on and inner number `inner`.
+  SmallVector<Value> load(const Side &side, ArrayRef<Value> places,
+                          int64_t number, int64_t inner);
+  /// Adds the products of 4 inner numbers to `sums`.
+  void multiplyFour(Value left, Value right, Value inner,
+                    MutableArrayRef<Value> sums);
+  SmallVector<Value> multiply(Value left, Value right, ValueRange sums);
+  void store(ValueRange sums);
+  WarpSums getWarpSums(ValueRange sums);
+
+  int64_t getSum(int64_t row, int64_t col) const {
+    return row * cols.count + col;
+  }
+  SumLayout getLayout() const {
+    return {/*isInFours=*/true, colLanes, /*rowsTogether=*/four,
+            /*rowDistance=*/four * rowLanes};
+  }
+
+  LaneDenseProduct &product;
+  KernelBody &kernel;
+  const StoredRows &result;
+  BlockBuilder &b;
+  DenseWalk walk;
+  Side rows, cols;
+  /// The lane's first row and column.
+  Value firstRow, firstCol;
+};
+} // namespace mlir::bsr::gpu
+
+LaneDenseProductEmitter::LaneDenseProductEmitter(LaneDenseProduct &product,
+                                                 KernelBody &kernel,
+                                                 const StoredRows &result,
+                                                 BlockBuilder &b)
+    : product(product), kernel(kernel), result(result), b(b),
+      walk(product.operands, product.tile, kernel, b),
+      rows{product.tile.left, product.operands.left.isInnerLast,
+           product.tile.getWarpRows() / rowLanes, rowLanes,
+           b.multiplyAdd(b.div(b.lane, colLanes), four, walk.warpRow)},
+      cols{product.tile.right, product.operands.right.isInnerLast,
+           product.tile.getWarpCols() / colLanes, colLanes,
+           b.multiplyAdd(b.rem(b.lane, colLanes), four, walk.warpCol)},
+      firstRow(b.multiplyAdd(b.div(b.lane, colLanes), four, walk.firstRow)),
+      firstCol(b.multiplyAdd(b.rem(b.lane, colLanes), four, walk.firstCol)) {}
+
+SmallVector<Value>
+LaneDenseProductEmitter::getPlaces(const Side &side, Value stage, Value inner) {
+  int64_t pitch = side.place.pitch;
+  if (!side.isInnerLast) {
+    Value at = b.multiplyAdd(side.first, floatBytes, stage);
+    return SmallVector<Value>(side.count / four,
+                              b.at(b.multiplyAdd(inner, pitch, at)));
+  }
+  Value row = b.multiplyAdd(side.first, pitch, stage);
+  Value place = b.bitXor(b.mul(inner, floatBytes),
+                         b.mul(b.rem(b.div(side.first, four), 8), copiedBytes));
+  SmallVector<Value> places;
+  for (int64_t number = 0; number != side.count; number += four) {
+    int64_t moved = side.getNumber(number) / four % 8 * copiedBytes;
+    places.push_back(b.at(b.add(row, b.bitXor(place, b.constant(moved)))));
+  }
+  return places;
+}
+
+SmallVector<Value> LaneDenseProductEmitter::load(const Side &side,
+                                                 ArrayRef<Value> places,
+                                                 int64_t number,
+                                                 int64_t inner) {
+  int64_t own = side.getNumber(number);
+  int64_t offset = side.isInnerLast
+                       ? own * side.place.pitch
+                       : own * floatBytes + inner * side.place.pitch;
+  return b.loadFloats(b.at(places[number / four], offset, b.b.getI8Type()),
+                      b.b.getF32Type(), four);
+}
+
+void LaneDenseProductEmitter::multiplyFour(Value left, Value right, Value inner,
+                                           MutableArrayRef<Value> sums) {
+  // All of the left operand, by inner number and row.
+  SmallVector<Value> leftPlaces = getPlaces(rows, left, inner);
+  std::array<SmallVector<Value>, four> factors;
+  for (SmallVector<Value> &ofInner : factors)
+    ofInner.resize(rows.count);
+  int64_t step = rows.isInnerLast ? 1 : four;
+  for (int64_t row = 0; row != rows.count; row += step)
+    for (int64_t i = 0; i != step; ++i) {
+      SmallVector<Value> loaded = load(rows, leftPlaces, row, i);
+      for (int64_t j = 0; j != four; ++j)
+        (rows.isInnerLast ? factors[j][row] : factors[i][row + j]) = loaded[j];
+    }
+  // Of the right one four elements at a time.
+  SmallVector<Value> rightPlaces = getPlaces(cols, right, inner);
+  auto multiplyColumn = [&](int64_t col, int64_t inner, Value factor) {
+    for (int64_t row = 0; row != rows.count; ++row) {
+      Value &sum = sums[getSum(row, col)];
+      sum = math::FmaOp::create(b.b, b.loc, factors[inner][row], factor, sum);
+    }
+  };
+  step = cols.isInnerLast ? 1 : four;
+  for (int64_t i = 0; i != step; ++i)
+    for (int64_t col = 0; col != cols.count; col += step)
+      for (auto [j, factor] : llvm::enumerate(load(cols, rightPlaces, col, i)))
+        multiplyColumn(cols.isInnerLast ? col : col + int64_t(j),
+                       cols.isInnerLast ? int64_t(j) : i, factor);
+}
+
+SmallVector<Value> LaneDenseProductEmitter::multiply(Value left, Value right,
+                                                     ValueRange sums) {
+  // What is multiplied without a loop around it, at most.
+  constexpr int64_t mostProducts = 512;
+  int64_t step = std::max<int64_t>(four, mostProducts / int64_t(sums.size()));
+  return b.loop(b.constant(0), b.constant(DenseTile::innerTile), step, sums,
+                [&](Value first, ValueRange sums) {
+                  SmallVector<Value> next(sums);
+                  for (int64_t inner = 0; inner != step; inner += four)
+                    multiplyFour(left, right, b.add(first, inner), next);
+                  return next;
+                });
+}
+
+WarpSums LaneDenseProductEmitter::getWarpSums(ValueRange sums) {
+  WarpSums warp = walk.getWarpSums(firstRow);
+  warp.layout = getLayout();
+  warp.sums = sums;
+  warp.numRows = rows.count;
+  return warp;
+}
+
+void LaneDenseProductEmitter::store(ValueRange sums) {
+  for (int64_t row = 0; row != rows.count; ++row) {
+    Value number = b.add(firstRow, rows.getNumber(row));
+    SmallVector<Value> at = walk.getStoredRow(result, number);
+    walk.whenRow(number, [&] {
+      for (int64_t col = 0; col != cols.count; col += result.length)
+        storeVector(b, sums.slice(getSum(row, col), result.length), result, at,
+                    b.add(firstCol, cols.getNumber(col)),
+                    walk.areColumnsRagged());
+    });
+  }
+}
+
+void LaneDenseProductEmitter::emit() {
+  SmallVector<Value> sums = walk.run(
+      getSum(rows.count, 0), [&](Value left, Value right, ValueRange sums) {
+        return multiply(left, right, sums);
+      });
+  if (product.operands.norms)
+    walk.emitNorms(kernel, getWarpSums(sums), rows.first);
+  else if (product.hasEpilogueInside())
+    product.epilogue->emit(b, getWarpSums(sums));
+  else
+    store(sums);
+}
+
+void LaneDenseProduct::emitBlock(KernelBody &kernel, const StoredRows &result,
+                                 BlockBuilder &b) {
+  LaneDenseProductEmitter(*this, kernel, result, b).emit();
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Stored blocks of products of activations by clusters and warpgroups.
+//
+// The blocks of threads of a cluster share the blocks of a window. One warp of
+// each copies, by tensor copies: its part of the rows of the window's lines,
+// each to those that have blocks of the line, and the columns of its own
+// blocks, to others, too, where these have blocks there. Two warpgroups
+// multiply out of shared memory and keep the sums of up to four blocks each.
+
+#include "ClusterSDDMM.h"
+#include "WindowShare.h"
+#include "bsr/Codegen/GPU/Core/Reshapes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+static constexpr int64_t consumers = WindowTile::warpgroups * warpgroupThreads;
+static constexpr int64_t blockExtent = WindowTile::clusterExtent;
+/// Sums that a thread has of a fragment.
+static constexpr int64_t fragmentSums = 4;
+
+namespace {
+/// What a thread does.
+class ClusterEmitter {
+public:
+  ClusterEmitter(const SampledShape &shape, const WindowTile &tile, Type type,
+                 ValueRange scratch, Value rowsMap, Value colsMap,
+                 BlockBuilder &b)
+      : shape(shape), tile(tile), windows(tile.getWindows(shape)), type(type),
+        arrays(scratch.drop_back()), parts(scratch.back()), rowsMap(rowsMap),
+        colsMap(colsMap), b(b), shares(b, tile, shape, windows, arrays),
+        ring(b, tile.stages, tile.getStageBytes(shape), tile.shares),
+        rank(b.rem(b.block[0], tile.shares)), ofThreads(windows.getOfShare()),
+        ofGroup(ofThreads / WindowTile::warpgroups),
+        // What bsr-verify-kernels knows of threads is how many there are.
+        warpgroup(
+            b.rem(b.div(b.thread, warpgroupThreads), WindowTile::warpgroups)) {}
+
+  void emit();
+
+private:
+  using Stage = BarrierPipeline::Stage;
+  /// A copy of each step that a lane begins, if `blocks` are some: from which
+  /// map, where its rows begin in a batch, and where it goes to in a stage.
+  struct Copy {
+    Value isRow, row, to, blocks;
+  };
+  /// What a warpgroup has of a window: the number of its first block in the
+  /// block of threads, and how many they are. Of each block, where the rows and
+  /// the columns begin in a stage, whether it is there, and whether it is
+  /// multiplied alone; of each two, whether they are one product: columns side
+  /// by side, for which tensor cores read the rows once.
+  struct Blocks {
+    Value first, count;
+    SmallVector<Value> rows, cols, isThere, isAlone, isPair;
+  };
+
+  /// Entry `at` of `window` in an array that has `each` of a window.
+  Value load(SampledWindows::Array array, const WindowPart &window,
+             int64_t each, Value at) {
+    return b.load(
+        arrays[array],
+        ValueRange{window.group, b.multiplyAdd(window.number, each, at)});
+  }
+  /// Word `number` of the block of threads `rank`.
+  Value loadWord(SampledWindows::Array array, const WindowPart &window,
+                 Value number) {
+    return load(array, window, windows.blocks,
+                b.multiplyAdd(rank, ofThreads, number));
+  }
+  Value countBlocks(const WindowPart &window);
+  /// Calls `body` for all windows of the cluster, which go on in the ring of
+  /// stages where the window before has ended.
+  void forWindows(llvm::function_ref<void(const WindowPart &, Stage &)> body);
+
+  Copy findCopy(const WindowPart &window);
+  Value countBytes(const WindowPart &window);
+  void copyStep(Value step, Stage stage, const Copy &copy, Value bytes);
+  void produce();
+
+  Blocks findBlocks(const WindowPart &window);
+  SmallVector<Value> multiplyStep(Value begin, const Blocks &blocks,
+                                  ValueRange sums);
+  WarpgroupOperand getOperand(Value at);
+  /// The sums of blocks side by side as those of one, and the other way round.
+  Value join(ArrayRef<Value> sums);
+  SmallVector<Value> split(Value sums, int64_t blocks);
+  void store(const WindowPart &window, const Blocks &blocks, ValueRange sums);
+  void consume();
+
+  const SampledShape &shape;
+  const WindowTile &tile;
+  SampledWindows windows;
+  Type type;
+  ValueRange arrays;
+  Value parts, rowsMap, colsMap;
+  BlockBuilder &b;
+  WindowShares shares;
+  BarrierPipeline ring;
+  /// The block of threads in its cluster.
+  Value rank;
+  /// Blocks that one block of threads has room for, and a warpgroup.
+  int64_t ofThreads, ofGroup;
+  Value warpgroup;
+};
+} // namespace
+
+void ClusterEmitter::forWindows(
+    llvm::function_ref<void(const WindowPart &, Stage &)> body) {
+  Stage start = ring.getFirst();
+  shares.forWindows(b.div(b.block[0], tile.shares),
+                    {start.number, start.parity},
+                    [&](const WindowPart &window, ValueRange carried) {
+                      Stage stage{carried[0], carried[1]};
+                      body(window, stage);
+                      return SmallVector<Value>{stage.number, stage.parity};
+                    });
+}
+
+Value ClusterEmitter::countBlocks(const WindowPart &window) {
+  Value all = load(SampledWindows::Sizes, window, 2, b.constant(1));
+  return windows.getBlocks(b, all, rank);
+}
+
+ClusterEmitter::Copy ClusterEmitter::findCopy(const WindowPart &window) {
+  // The first lanes have blocks, the next ones lines.
+  Value isRow = b.less(b.constant(ofThreads - 1), b.lane);
+  Value number = b.min(b.lane, b.constant(ofThreads - 1));
+  Value copy = loadWord(SampledWindows::Copies, window, number);
+  Value inOrder = b.max(b.sub(b.lane, b.constant(ofThreads)), b.constant(0));
+  Value line = b.multiplyAdd(inOrder, tile.shares, rank);
+  Value isLine = b.less(line, b.constant(tile.lines));
+  line = b.min(line, b.constant(tile.lines - 1));
+  Value rows = load(SampledWindows::Rows, window, tile.lines, line);
+  rows = b.select(isLine, rows, b.constant(0));
+  Value row = b.select(isRow, b.multiplyAdd(window.group, tile.lines, line),
+                       SampledWindows::getPosition(b, copy));
+  copy = b.select(isRow, rows, copy);
+  return {isRow, b.mul(row, blockExtent),
+          b.mul(SampledWindows::getPlace(b, copy), tile.getSlabBytes(shape)),
+          SampledWindows::getMask(b, copy)};
+}
+
+Value ClusterEmitter::countBytes(const WindowPart &window) {
+  Value zero = b.constant(0), one = b.constant(1);
+  Value count = countBlocks(window);
+  // Each place counts once, however many blocks read it.
+  Value filled = zero;
+  for (int64_t number = 0; number != ofThreads; ++number) {
+    Value word = loadWord(SampledWindows::Words, window, b.constant(number));
+    Value rows = b.shiftLeft(one, SampledWindows::getLine(b, word));
+    Value cols = b.shiftLeft(one, SampledWindows::getSlab(b, word));
+    Value isThere = b.less(b.constant(number), count);
+    filled = b.bitOr(filled, b.select(isThere, b.bitOr(rows, cols), zero));
+  }
+  return b.mul(b.countOnes(filled), tile.getSlabBytes(shape));
+}
+
+void ClusterEmitter::copyStep(Value step, Stage stage, const Copy &copy,
+                              Value bytes) {
+  ring.waitForEmpty(stage);
+  Value full = ring.getFull(stage);
+  b.when(b.equal(b.lane, b.constant(0)), [&] { expectBytes(b, full, bytes); });
+  StepTokens tokens = getStepTokens(b, shape.rows, tile.tokens, step);
+  Value to = b.at(b.add(ring.getBegin(stage), copy.to));
+  Value isCopied = b.less(b.constant(0), copy.blocks);
+  auto copyFrom = [&](Value map, const Activations &x) {
+    Value row = b.multiplyAdd(tokens.batch, x.features, copy.row);
+    copyBox(b, to, map, row, tokens.first, full, copy.blocks);
+  };
+  Value isTrue = b.equal(b.constant(0), b.constant(0));
+  b.when(b.bitAnd(isCopied, copy.isRow),
+         [&] { copyFrom(rowsMap, shape.rows); });
+  b.when(b.bitAnd(isCopied, b.bitXor(copy.isRow, isTrue)),
+         [&] { copyFrom(colsMap, shape.cols); });
+}
+
+void ClusterEmitter::produce() {
+  forWindows([&](const WindowPart &window, Stage &stage) {
+    Copy copy = findCopy(window);
+    Value bytes = countBytes(window);
+    ring.produce({window.low, window.high}, stage,
+                 [&](Value step, Stage stage, ValueRange) {
+                   copyStep(step, stage, copy, bytes);
+                 });
+  });
+}
+
+ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowPart &window) {
+  Value all = countBlocks(window);
+  Value half = b.div(b.add(all, 1), WindowTile::warpgroups);
+  Blocks blocks;
+  Value isSecond = b.less(b.constant(0), warpgroup);
+  blocks.first = b.select(isSecond, half, b.constant(0));
+  blocks.count = b.select(isSecond, b.sub(all, half), half);
+  int64_t bytes = tile.getSlabBytes(shape);
+  for (int64_t block = 0; block != ofGroup; ++block) {
+    Value number = b.min(b.add(blocks.first, block), b.constant(ofThreads - 1));
+    Value word = loadWord(SampledWindows::Words, window, number);
+    blocks.rows.push_back(b.mul(SampledWindows::getLine(b, word), bytes));
+    blocks.cols.push_back(b.mul(SampledWindows::getSlab(b, word), bytes));
+    blocks.isThere.push_back(b.less(b.constant(block), blocks.count));
+  }
+  blocks.isAlone = blocks.isThere;
+  Value isTrue = b.equal(b.constant(0), b.constant(0));
+  for (int64_t block = 0; block + 1 < ofGroup; block += 2) {
+    Value isOneLine = b.equal(blocks.rows[block], blocks.rows[block + 1]);
+    Value isNext =
+        b.equal(b.add(blocks.cols[block], bytes), blocks.cols[block + 1]);
+    Value isPair =
+        b.bitAnd(blocks.isThere[block + 1], b.bitAnd(isOneLine, isNext));
+    blocks.isPair.push_back(isPair);
+    for (int64_t i : {block, block + 1})
+      blocks.isAlone[i] = b.bitAnd(blocks.isThere[i], b.bitXor(isPair, isTrue));
+  }
+  return blocks;
+}
+
+WarpgroupOperand ClusterEmitter::getOperand(Value at) {
+  constexpr int64_t rowsTogether = 8;
+  return {b.at(at), tile.getPitch(), /*isTransposed=*/false,
+          rowsTogether * tile.getPitch(), tile.getSlabBytes(shape)};
+}
+
+Value ClusterEmitter::join(ArrayRef<Value> sums) {
+  SmallVector<Value> parts;
+  for (Value sum : sums)
+    for (int64_t i = 0; i != blockExtent / 2; ++i)
+      parts.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sum, i));
+  SmallVector<Type> types(parts.size(), b.b.getF32Type());
+  Value all = LLVM::UndefOp::create(
+      b.b, b.loc, LLVM::LLVMStructType::getLiteral(b.b.getContext(), types));
+  for (auto [i, part] : llvm::enumerate(parts))
+    all = LLVM::InsertValueOp::create(b.b, b.loc, all, part, i);
+  return all;
+}
+
+SmallVector<Value> ClusterEmitter::split(Value sums, int64_t blocks) {
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i != blocks * blockExtent / 2; ++i)
+    parts.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sums, i));
+  SmallVector<Value> result;
+  for (int64_t block = 0; block != blocks; ++block) {
+    Type type = LLVM::LLVMStructType::getLiteral(
+        b.b.getContext(), SmallVector<Type>(blockExtent / 2, b.b.getF32Type()));
+    Value one = LLVM::UndefOp::create(b.b, b.loc, type);
+    for (int64_t i = 0; i != blockExtent / 2; ++i)
+      one = LLVM::InsertValueOp::create(b.b, b.loc, one,
+                                        parts[block * blockExtent / 2 + i], i);
+    result.push_back(one);
+  }
+  return result;
+}
+
+SmallVector<Value> ClusterEmitter::multiplyStep(Value begin,
+                                                const Blocks &blocks,
+                                                ValueRange sums) {
+  auto multiply = [&](int64_t block, int64_t columns, Value sum) {
+    return multiplyAdd(b, type, getOperand(b.add(begin, blocks.rows[block])),
+                       getOperand(b.add(begin, blocks.cols[block])), columns,
+                       tile.getPitch() / fragmentBytes, sum);
+  };
+  SmallVector<Value> next(sums);
+  for (int64_t first = 0; first + 1 < ofGroup; first += 2) {
+    SmallVector<Value> two(next.begin() + first, next.begin() + first + 2);
+    two = b.when(blocks.isPair[first / 2], two, [&] {
+      return split(multiply(first, 2 * blockExtent, join(two)), /*blocks=*/2);
+    });
+    llvm::copy(two, next.begin() + first);
+  }
+  for (int64_t block = 0; block != ofGroup; ++block)
+    next[block] =
+        b.when(blocks.isAlone[block], next[block], [&]() -> SmallVector<Value> {
+          return {multiply(block, blockExtent, next[block])};
+        })[0];
+  return next;
+}
+
+void ClusterEmitter::store(const WindowPart &window, const Blocks &blocks,
+                           ValueRange sums) {
+  auto vector = VectorType::get(fragmentSums, b.b.getF32Type());
+  Value warp = b.rem(b.warp, warpgroupThreads / BlockBuilder::warpThreads);
+  constexpr int64_t colTiles = blockExtent / fragmentCols;
+  for (int64_t block = 0; block != ofGroup; ++block)
+    b.when(blocks.isThere[block], [&] {
+      Value number = b.add(blocks.first, block);
+      for (int64_t col = 0; col != colTiles; ++col) {
+        SmallVector<Value> four;
+        for (int64_t sum = 0; sum != fragmentSums; ++sum)
+          four.push_back(LLVM::ExtractValueOp::create(
+              b.b, b.loc, sums[block], col * fragmentSums + sum));
+        b.store(vector::FromElementsOp::create(b.b, b.loc, vector, four), parts,
+                ValueRange{b.block[0], window.part, number,
+                           b.multiplyAdd(warp, colTiles, b.constant(col)),
+                           b.lane, b.constant(0)});
+      }
+    });
+}
+
+void ClusterEmitter::consume() {
+  Value zero = b.zeros(1).front();
+  forWindows([&](const WindowPart &window, Stage &stage) {
+    Blocks blocks = findBlocks(window);
+    SmallVector<Value> sums;
+    for (int64_t block = 0; block != ofGroup; ++block)
+      sums.push_back(createSums(b, blockExtent, {zero, zero}));
+    sums = ring.consume({window.low, window.high}, stage, sums,
+                        [&](Value, Value begin, ValueRange, ValueRange sums) {
+                          return multiplyStep(begin, blocks, sums);
+                        });
+    store(window, blocks, sums);
+  });
+}
+
+void ClusterEmitter::emit() {
+  // All blocks of threads of the cluster follow one order of stages.
+  ring.split(
+      consumers, b.less(b.constant(consumers - 1), b.thread),
+      [&] { consume(); }, [&] { produce(); });
+}
+
+void bsr::gpu::emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
+                                  const SampledShape &shape,
+                                  const WindowTile &tile, ValueRange scratch) {
+  std::array<int64_t, 2> box{blockExtent, tile.tokens};
+  Value rows = createTensorMap(b, kernel.loc,
+                               kernel.inputs.lookup(skipReshapes(op.getA())),
+                               shape.rows.tokens, box);
+  Value cols = createTensorMap(b, kernel.loc,
+                               kernel.inputs.lookup(skipReshapes(op.getB())),
+                               shape.cols.tokens, box);
+  Type type = op.getA().getType().getElementType();
+  BlockBuilder::launch(
+      b, kernel.loc, {tile.grid * tile.shares, 1},
+      consumers + BlockBuilder::warpThreads, tile.getSharedBytes(shape),
+      [&](BlockBuilder &block) {
+        ClusterEmitter(shape, tile, type, scratch, rows, cols, block).emit();
+      },
+      {tile.shares, 1});
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Stored blocks of products of activations by clusters and warpgroups.
+
+#ifndef BSR_LIB_CODEGEN_GPU_SDDMM_CLUSTERSDDMM_H
+#define BSR_LIB_CODEGEN_GPU_SDDMM_CLUSTERSDDMM_H
+
+#include "WindowTile.h"
+#include "bsr/Codegen/GPU/Epilogue/Epilogue.h"
+
+namespace mlir::bsr::gpu {
+
+/// Emits the launch of `op` that leaves sums of windows, each of which the
+/// blocks of threads of a cluster share. `scratch` is that of WarpSDDMM.
+void emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
+                        const SampledShape &shape, const WindowTile &tile,
+                        ValueRange scratch);
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_LIB_CODEGEN_GPU_SDDMM_CLUSTERSDDMM_H

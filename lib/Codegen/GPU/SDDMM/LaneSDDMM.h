@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Stored blocks of products of activations on arithmetic units.
+
+#ifndef BSR_LIB_CODEGEN_GPU_SDDMM_LANESDDMM_H
+#define BSR_LIB_CODEGEN_GPU_SDDMM_LANESDDMM_H
+
+#include "SDDMMWalk.h"
+#include "bsr/Codegen/GPU/Epilogue/Product.h"
+
+namespace mlir::bsr::gpu {
+
+/// A `bsr.sddmm` whose terms are multiplied and added one by one, in f32: of
+/// elements of f32, or of 16-bit ones that tensor cores do not take, in blocks
+/// of 1 to 64 rows and columns, tokens last.
+class LaneSDDMM : public Product {
+public:
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<LaneSDDMM> match(Operation *op, GPUAttr chip);
+
+  SmallVector<MemRefType> getScratch() override { return {}; }
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
+
+private:
+  friend class LaneSDDMMEmitter;
+
+  /// How many lanes of a warp rows, columns and tokens are spread over.
+  int64_t getColLanes() const {
+    return tile.pattern.getBlockCols() == 64 && getRowLanes() != 8 ? 8 : 4;
+  }
+  int64_t getRowLanes() const {
+    return std::max<int64_t>(1, tile.pattern.getBlockRows() / 8);
+  }
+  int64_t getTokenLanes() const {
+    return BlockBuilder::warpThreads / getColLanes() / getRowLanes();
+  }
+  /// Of a lane: rows, columns, and tokens that it loads at once, fewer where it
+  /// has more sums.
+  int64_t getRows() const {
+    return tile.pattern.getBlockRows() / getRowLanes();
+  }
+  int64_t getCols() const {
+    return tile.warpBlocks * tile.pattern.getBlockCols() / getColLanes();
+  }
+  int64_t getSide() const { return getRows() * getCols() > 64 ? 2 : 4; }
+
+  SDDMMOp op;
+  SDDMMTile tile;
+};
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_LIB_CODEGEN_GPU_SDDMM_LANESDDMM_H

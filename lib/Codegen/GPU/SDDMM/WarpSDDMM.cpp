@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Stored blocks of products of activations on tensor cores.
+//
+// A launch before finds the windows of the pattern (SampledWindows). All steps
+// of all windows are shared evenly among as many blocks of threads as the chip
+// has multiprocessors, in their order: a block of threads has the last steps of
+// a window, whole windows, and the first steps of another one. A stage of
+// shared memory holds what a step has of the rows of all lines of the group and
+// of the columns of all positions of the window, while copies for the next
+// steps are under way. A warp has as many of the window's blocks as the others,
+// one after the other, keeps their sums in 128 or 160 registers a thread, and
+// reads rows again where the line changes. What is in registers is left in
+// memory; a last launch adds what there is of a block, in the order of steps,
+// and goes on with it, if there is an epilogue.
+
+#include "WarpSDDMM.h"
+#include "ClusterSDDMM.h"
+#include "WindowShare.h"
+#include "bsr/Codegen/GPU/Core/Pipeline.h"
+#include "bsr/Codegen/GPU/Core/Reshapes.h"
+#include "bsr/Codegen/GPU/Core/Warpgroups.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+std::optional<WarpSDDMM> WarpSDDMM::match(Operation *root, GPUAttr chip) {
+  WarpSDDMM product;
+  product.op = dyn_cast<SDDMMOp>(root);
+  if (!product.op)
+    return std::nullopt;
+  SDDMMOp op = product.op;
+  Type type = op.getA().getType().getElementType();
+  Type resultType = op.getValues().getType().getElementType();
+  PatternType pattern = op.getPattern().getType();
+  auto rows = Activations::match(op.getA(), op.getFeatureDim());
+  auto cols = Activations::match(op.getB(), op.getFeatureDim());
+  auto isWhole = [&](int64_t extent) {
+    return isCovered(extent, type) && extent >= fragmentRows;
+  };
+  if (!rows || !cols || !isMultiplied(type, chip.getTf32()) ||
+      op.getB().getType().getElementType() != type ||
+      !isStored(resultType, type) || !isWhole(pattern.getBlockRows()) ||
+      !isWhole(pattern.getBlockCols()) ||
+      op.getValues().getType().getNumElements() > INT32_MAX)
+    return std::nullopt;
+  product.shape = {pattern, *rows, *cols, type.getIntOrFloatBitWidth() / 8,
+                   resultType.getIntOrFloatBitWidth() / 8};
+  auto tile = WindowTile::choose(product.shape, *findChip(chip.getChip()),
+                                 chip.getTileOutputs(), chip.getShareOutputs());
+  if (!tile)
+    return std::nullopt;
+  product.tile = *tile;
+  product.windows = tile->getWindows(product.shape);
+  return product;
+}
+
+std::optional<PatternPlan> WarpSDDMM::getPlan() {
+  auto emit = [windows = windows](OpBuilder &b, Location loc,
+                                  const PatternView &view, ValueRange arrays) {
+    windows.emit(b, loc, view, arrays);
+  };
+  return PatternPlan{op, op.getPattern(), View::Rows,
+                     windows.getTypes(op->getContext()), emit};
+}
+
+SmallVector<MemRefType> WarpSDDMM::getScratch() {
+  return {MemRefType::get({tile.grid * tile.shares, tile.getParts(shape),
+                           tile.getBlocks(shape), getFragments(),
+                           BlockBuilder::warpThreads, fragmentSums},
+                          Float32Type::get(op->getContext()))};
+}
+
+namespace mlir::bsr::gpu {
+/// What a thread does that multiplies.
+class WarpSDDMMEmitter {
+public:
+  WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel, ValueRange scratch,
+                   BlockBuilder &b);
+  void emit();
+
+private:
+  /// What a block of threads has of a window: its group, its number there, its
+  /// positions, how many they are, its blocks, and the steps from `low` to
+  /// below `high`.
+  struct Window {
+    Value group, number, positions, slabs, blocks, low, high;
+  };
+
+  void emitWindow(const WindowPart &part);
+  /// Copies a step to `stage`, if it is one of `window`.
+  void copy(Value step, Value stage, const Window &window);
+  void copyRows(Value stage, const CopiedTokens &tokens, Value group);
+  void copyColumns(Value stage, const CopiedTokens &tokens,
+                   const Window &window);
+  void loadBlocks(const Window &window);
+  SmallVector<Value> multiply(Value stage, ValueRange sums);
+  /// The fragments of a line's rows: of all tokens, and then of all rows.
+  SmallVector<Value> loadRows(Value stage, Value line);
+  SmallVector<Value> multiplyBlock(Value stage, Value slab, ValueRange left,
+                                   ValueRange sums);
+  void store(Value part, ValueRange sums);
+
+  /// Where lanes read four matrices of product `depth` on, in bytes.
+  Value getMatrixOffset(int64_t depth, bool rowsLast);
+  /// Pieces of 16 bytes of a row, which lie in another order in every other
+  /// row, or two: those of 8 rows lie in different banks.
+  int64_t getPieces() const { return tile.getPitch() / copiedBytes; }
+  Value getSwizzle(Value row) {
+    return b.rem(b.div(row, 8 / getPieces()), getPieces());
+  }
+  int64_t getRowsPerPass() const { return blockThreads / getPieces(); }
+  /// Products along the tokens of a step.
+  int64_t getDepth() const { return tile.getPitch() / fragmentBytes; }
+  /// Four matrices, rounded to what is multiplied.
+  SmallVector<Value, 4> loadMatrices(Value at);
+
+  WarpSDDMM &product;
+  const SampledShape &shape;
+  const WindowTile &tile;
+  const SampledWindows &windows;
+  ValueRange arrays;
+  BlockBuilder &b;
+  Type type, i8, i32;
+  int64_t warpBlocks, steps;
+  Value rows, cols, parts;
+  /// Of what the thread copies: the row of a pass, the first token in a step,
+  /// and where that lies in a stage.
+  Value copiedRow, copiedToken, copiedTo;
+  /// Of the warp, in the window: its first block, and each one's line and
+  /// position, and whether it is there.
+  Value firstBlock;
+  SmallVector<Value> lines, slabs, isThere;
+};
+} // namespace mlir::bsr::gpu
+
+WarpSDDMMEmitter::WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel,
+                                   ValueRange scratch, BlockBuilder &b)
+    : product(product), shape(product.shape), tile(product.tile),
+      windows(product.windows), arrays(scratch.drop_back()), b(b),
+      type(product.op.getA().getType().getElementType()), i8(b.b.getI8Type()),
+      i32(b.b.getI32Type()), warpBlocks(WindowTile::getWarpBlocks(shape)),
+      steps(tile.getSteps(shape)),
+      rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
+      cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
+      parts(scratch.back()) {
+  copiedRow = b.div(b.thread, getPieces());
+  Value piece = b.rem(b.thread, getPieces());
+  copiedToken = b.mul(piece, copiedBytes / shape.elementBytes);
+  Value place = b.bitXor(piece, getSwizzle(copiedRow));
+  copiedTo =
+      b.multiplyAdd(copiedRow, tile.getPitch(), b.mul(place, copiedBytes));
+}
+
+void WarpSDDMMEmitter::copyRows(Value stage, const CopiedTokens &tokens,
+                                Value group) {
+  const Activations &x = shape.rows;
+  int64_t count = tile.lines * shape.getBlockRows();
+  int64_t numRows = windows.numLines * shape.getBlockRows();
+  Value firstRow = b.multiplyAdd(tokens.batch, numRows, b.mul(group, count));
+  Value to = b.at(b.add(stage, copiedTo));
+  auto copyAll = [&] {
+    for (int64_t pass = 0; pass < count; pass += getRowsPerPass()) {
+      Value row = b.add(copiedRow, pass);
+      // Of rows beyond the last, which no block has, any will do.
+      if (windows.numLines % tile.lines) {
+        Value last = b.constant(numRows - 1);
+        row = b.sub(b.min(b.add(b.mul(group, count), row), last),
+                    b.mul(group, count));
+      }
+      Value from = b.multiplyAdd(b.add(firstRow, row), x.tokens, tokens.first);
+      b.copyAsync(b.at(to, pass * tile.getPitch(), i8), b.at(rows, from, type),
+                  tokens.bytes);
+    }
+  };
+  if (count >= getRowsPerPass())
+    copyAll();
+  else
+    b.when(b.less(copiedRow, b.constant(count)), copyAll);
+}
+
+void WarpSDDMMEmitter::copyColumns(Value stage, const CopiedTokens &tokens,
+                                   const Window &window) {
+  const Activations &y = shape.cols;
+  int64_t blockCols = shape.getBlockCols();
+  Value from = b.multiplyAdd(tokens.batch, y.features * y.tokens, tokens.first);
+  Value to = b.add(b.add(stage, tile.getRowBytes(shape)),
+                   b.sub(copiedTo, b.mul(copiedRow, tile.getPitch())));
+  b.loop(copiedRow, b.mul(window.slabs, blockCols), getRowsPerPass(), {},
+         [&](Value row, ValueRange) {
+           Value slab = b.div(row, blockCols);
+           Value position = b.load(b.at(window.positions, slab, i32), i32);
+           Value column =
+               b.multiplyAdd(position, blockCols, b.rem(row, blockCols));
+           b.copyAsync(b.at(b.multiplyAdd(row, tile.getPitch(), to)),
+                       b.at(cols, b.multiplyAdd(column, y.tokens, from), type),
+                       tokens.bytes);
+           return SmallVector<Value>();
+         });
+}
+
+void WarpSDDMMEmitter::copy(Value step, Value stage, const Window &window) {
+  CopiedTokens tokens =
+      getCopiedTokens(b, shape.rows, tile.tokens, step, copiedToken);
+  copyRows(stage, tokens, window.group);
+  copyColumns(stage, tokens, window);
+}
+
+void WarpSDDMMEmitter::loadBlocks(const Window &window) {
+  constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
+  Value ofWarp = b.div(b.add(window.blocks, warps - 1), warps);
+  firstBlock = arith::MulIOp::create(b.b, b.loc, b.warp, ofWarp);
+  Value count = b.min(ofWarp, b.sub(window.blocks, firstBlock));
+  // The last of a window for those that are not there.
+  Value first = b.mul(window.number, windows.blocks);
+  for (int64_t block = 0; block != warpBlocks; ++block) {
+    Value number =
+        b.min(b.add(firstBlock, block), b.constant(windows.blocks - 1));
+    Value word = b.load(arrays[SampledWindows::Words],
+                        ValueRange{window.group, b.add(first, number)});
+    isThere.push_back(b.less(b.constant(block), count));
+    lines.push_back(SampledWindows::getLine(b, word));
+    slabs.push_back(SampledWindows::getSlab(b, word));
+  }
+}
+
+Value WarpSDDMMEmitter::getMatrixOffset(int64_t depth, bool rowsLast) {
+  Value within = b.rem(b.lane, 8);
+  Value second = b.rem(b.div(b.lane, 8), 2), fourth = b.div(b.lane, 16);
+  Value row = b.multiplyAdd(rowsLast ? fourth : second, 8, within);
+  Value piece = b.add(rowsLast ? second : fourth, 2 * depth);
+  piece = b.bitXor(piece, getSwizzle(within));
+  return b.multiplyAdd(row, tile.getPitch(), b.mul(piece, copiedBytes));
+}
+
+SmallVector<Value, 4> WarpSDDMMEmitter::loadMatrices(Value at) {
+  SmallVector<Value, 4> matrices = b.loadMatrices(at, /*transpose=*/false);
+  if (type.isF32())
+    for (Value &word : matrices)
+      word = b.roundToTF32(LLVM::BitcastOp::create(b.b, b.loc, type, word));
+  return matrices;
+}
+
+SmallVector<Value> WarpSDDMMEmitter::loadRows(Value stage, Value line) {
+  Value begin =
+      b.multiplyAdd(line, shape.getBlockRows() * tile.getPitch(), stage);
+  SmallVector<Value> fragments;
+  for (int64_t depth = 0; depth != getDepth(); ++depth) {
+    Value at = b.at(b.add(begin, getMatrixOffset(depth, /*rowsLast=*/false)));
+    for (int64_t row = 0; row != product.getRowTiles(); ++row)
+      llvm::append_range(
+          fragments,
+          loadMatrices(b.at(at, row * fragmentRows * tile.getPitch(), i8)));
+  }
+  return fragments;
+}
+
+SmallVector<Value> WarpSDDMMEmitter::multiplyBlock(Value stage, Value slab,
+                                                   ValueRange left,
+                                                   ValueRange sums) {
+  SmallVector<Value> next(sums);
+  SmallVector<Value> fragments(left);
+  int64_t rowTiles = product.getRowTiles(), colTiles = product.getColTiles();
+  Value begin = b.multiplyAdd(slab, tile.getSlabBytes(shape),
+                              b.add(stage, tile.getRowBytes(shape)));
+  for (int64_t depth = 0; depth != getDepth(); ++depth) {
+    Value at = b.at(b.add(begin, getMatrixOffset(depth, /*rowsLast=*/true)));
+    for (int64_t col = 0; col != colTiles; col += 2) {
+      SmallVector<Value, 4> right =
+          loadMatrices(b.at(at, col * fragmentCols * tile.getPitch(), i8));
+      for (int64_t row = 0; row != rowTiles; ++row)
+        for (int64_t half = 0; half != 2; ++half) {
+          int64_t fragment = row * colTiles + col + half;
+          MutableArrayRef<Value> sum = MutableArrayRef(next).slice(
+              fragment * WarpSDDMM::fragmentSums, WarpSDDMM::fragmentSums);
+          llvm::copy(b.multiply(type,
+                                ArrayRef(fragments).slice(
+                                    (depth * rowTiles + row) * 4, 4),
+                                ArrayRef(right).slice(2 * half, 2), sum),
+                     sum.begin());
+        }
+    }
+  }
+  return next;
+}
+
+SmallVector<Value> WarpSDDMMEmitter::multiply(Value stage, ValueRange sums) {
+  SmallVector<Value> next;
+  size_t ofBlock = sums.size() / warpBlocks;
+  // The rows of the block before; zeros where none has been there.
+  SmallVector<Value> left(4 * getDepth() * product.getRowTiles(),
+                          b.constant(0));
+  for (int64_t block = 0; block != warpBlocks; ++block) {
+    bool isLast = block == warpBlocks - 1;
+    SmallVector<Value> before(sums.slice(block * ofBlock, ofBlock));
+    if (!isLast)
+      llvm::append_range(before, left);
+    SmallVector<Value> after = b.when(isThere[block], before, [&] {
+      auto load = [&] { return loadRows(stage, lines[block]); };
+      SmallVector<Value> rows =
+          block == 0
+              ? load()
+              : b.when(b.less(lines[block - 1], lines[block]), left, load);
+      SmallVector<Value> result = multiplyBlock(
+          stage, slabs[block], rows, sums.slice(block * ofBlock, ofBlock));
+      if (!isLast)
+        llvm::append_range(result, rows);
+      return result;
+    });
+    next.append(after.begin(), after.begin() + ofBlock);
+    left.assign(after.begin() + ofBlock, after.end());
+  }
+  return next;
+}
+
+void WarpSDDMMEmitter::store(Value part, ValueRange sums) {
+  constexpr int64_t length = WarpSDDMM::fragmentSums;
+  int64_t fragments = product.getFragments();
+  auto vector = VectorType::get(length, b.b.getF32Type());
+  for (int64_t block = 0; block != warpBlocks; ++block)
+    b.when(isThere[block], [&] {
+      for (int64_t fragment = 0; fragment != fragments; ++fragment) {
+        auto four = sums.slice((block * fragments + fragment) * length, length);
+        b.store(vector::FromElementsOp::create(b.b, b.loc, vector, four), parts,
+                ValueRange{b.block[0], part, b.add(firstBlock, block),
+                           b.constant(fragment), b.lane, b.constant(0)});
+      }
+    });
+}
+
+void WarpSDDMMEmitter::emitWindow(const WindowPart &part) {
+  Value group = part.group;
+  auto getSize = [&](int64_t i) {
+    return b.load(arrays[SampledWindows::Sizes],
+                  ValueRange{group, b.add(b.mul(part.number, 2), i)});
+  };
+  Value positions =
+      b.atFar(b.getPointer(arrays[SampledWindows::Positions]), group,
+              windows.getMaxOfGroup() * windows.slabs, i32);
+  Window window{group,
+                part.number,
+                b.at(positions, b.mul(part.number, windows.slabs), i32),
+                getSize(0),
+                getSize(1),
+                part.low,
+                part.high};
+  loadBlocks(window);
+  // All have read what is in shared memory of the window before.
+  b.barrier();
+  auto begin = [&] {
+    // A block of threads has some steps of each of its windows.
+    b.assume(b.less(window.low, window.high));
+    return b.zeros(WindowTile::getSums(shape));
+  };
+  SmallVector<Value> sums =
+      CopyPipeline(b, tile.stages, tile.getStageBytes(shape))
+          .run(
+              {window.low, window.high},
+              [&](Value step, Value stage, ValueRange) {
+                copy(step, stage, window);
+              },
+              begin,
+              [&](Value, Value stage, ValueRange, ValueRange sums) {
+                return multiply(stage, sums);
+              });
+  store(part.part, sums);
+}
+
+void WarpSDDMMEmitter::emit() {
+  WindowShares shares(b, tile, shape, windows, arrays);
+  shares.forWindows(b.block[0], {}, [&](const WindowPart &part, ValueRange) {
+    emitWindow(part);
+    return SmallVector<Value>();
+  });
+}
+
+namespace mlir::bsr::gpu {
+/// What a thread does that adds up sums: a warp has 16 rows of one block after
+/// the other.
+class SampledSumEmitter {
+public:
+  /// Without an epilogue, `values` is the result.
+  SampledSumEmitter(WarpSDDMM &product, const PatternView &view,
+                    ValueRange scratch, const StoredRows &values,
+                    BlockBuilder &b)
+      : product(product), windows(product.windows), view(view),
+        arrays(scratch.drop_back()), parts(scratch.back()), values(values),
+        b(b), shares(b, product.tile, product.shape, windows, arrays) {}
+
+  void emit();
+
+private:
+  void addBlock(Value slot, Value place);
+  /// `sums` plus those that block of threads `owner` has left of the window.
+  SmallVector<Value> addPart(Value owner, Value window, Value block,
+                             ValueRange sums);
+  void store(Value slot, ValueRange sums);
+  void emitEpilogue(Value slot, ValueRange sums);
+
+  WarpSDDMM &product;
+  const SampledWindows &windows;
+  const PatternView &view;
+  ValueRange arrays;
+  Value parts;
+  const StoredRows &values;
+  BlockBuilder &b;
+  WindowShares shares;
+  WindowShares::Group group;
+};
+} // namespace mlir::bsr::gpu
+
+SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
+                                              Value block, ValueRange sums) {
+  constexpr int64_t length = WarpSDDMM::fragmentSums;
+  Value part = b.sub(window, shares.getFirstWindow(owner));
+  Type f32 = b.b.getF32Type();
+  auto getOffset = [&](ValueRange at) {
+    auto shape = cast<MemRefType>(parts.getType()).getShape();
+    Value offset = at[0];
+    for (auto [number, extent] :
+         llvm::zip_equal(at.drop_front(), shape.slice(1, at.size() - 1)))
+      offset = b.multiplyAdd(offset, extent, number);
+    return offset;
+  };
+  int64_t colTiles = product.getColTiles();
+  Value fragment = b.mul(b.block[1], colTiles);
+  // Of a cluster, which is the owner, one block of threads after the other.
+  int64_t ofThreads = product.tile.getBlocks(product.shape);
+  if (product.tile.shares != 1) {
+    owner = b.multiplyAdd(owner, product.tile.shares, b.div(block, ofThreads));
+    block = b.rem(block, ofThreads);
+  }
+  Value offset = getOffset({owner, part, block, fragment, b.lane});
+  Value begin = b.at(b.getPointer(parts), b.mul(offset, length), f32);
+  SmallVector<Value> next;
+  for (int64_t col = 0; col != colTiles; ++col) {
+    SmallVector<Value> terms =
+        b.loadFloats(b.at(begin, col * BlockBuilder::warpThreads * length, f32),
+                     f32, length);
+    for (auto [sum, term] :
+         llvm::zip_equal(sums.slice(col * length, length), terms))
+      next.push_back(arith::AddFOp::create(b.b, b.loc, sum, term));
+  }
+  return next;
+}
+
+void SampledSumEmitter::store(Value slot, ValueRange sums) {
+  constexpr int64_t length = WarpSDDMM::fragmentSums;
+  for (int64_t half = 0; half != 2; ++half) {
+    Value row = b.multiplyAdd(b.block[1], fragmentRows,
+                              b.add(b.div(b.lane, 4), half * 8));
+    for (int64_t col = 0; col != product.getColTiles(); col += 2)
+      storeSums(b, sums.slice(col * length + 2 * half, 2),
+                sums.slice((col + 1) * length + 2 * half, 2), values,
+                {slot, row}, b.constant(col * fragmentCols),
+                /*isRagged=*/false);
+  }
+}
+
+void SampledSumEmitter::emitEpilogue(Value slot, ValueRange sums) {
+  constexpr int64_t length = WarpSDDMM::fragmentSums;
+  WarpSums warp;
+  for (int64_t half = 0; half != 2; ++half)
+    for (int64_t col = 0; col != product.getColTiles(); ++col)
+      llvm::append_range(warp.sums, sums.slice(col * length + 2 * half, 2));
+  warp.numRows = 2;
+  warp.at = {slot, b.multiplyAdd(b.block[1], fragmentRows, b.div(b.lane, 4))};
+  warp.column = warp.warpNumber = b.constant(0);
+  warp.areRowsRagged = warp.areColumnsRagged = false;
+  product.epilogue->emit(b, warp);
+}
+
+void SampledSumEmitter::addBlock(Value slot, Value place) {
+  Value inGroup = b.div(place, windows.blocks);
+  Value window = b.add(group.firstWindow, inGroup);
+  Value block = b.rem(place, windows.blocks);
+  auto [first, last] = shares.getOwners(group, inGroup);
+  SmallVector<Value> zeros(
+      product.getColTiles() * WarpSDDMM::fragmentSums,
+      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
+  SmallVector<Value> sums = b.loop(first, b.add(last, 1), 1, zeros,
+                                   [&](Value owner, ValueRange sums) {
+                                     return addPart(owner, window, block, sums);
+                                   });
+  if (product.epilogue)
+    emitEpilogue(slot, sums);
+  else
+    store(slot, sums);
+}
+
+void SampledSumEmitter::emit() {
+  constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
+  Value line = b.block[0];
+  group = shares.getGroup(b.div(line, windows.lines));
+  Value start = b.load(view.ptr, line), end = b.load(view.ptr, b.add(line, 1));
+  int64_t passes = llvm::divideCeil(windows.length, warps);
+  b.loop(b.constant(0), b.constant(passes), 1, {}, [&](Value pass, ValueRange) {
+    Value inLine = b.multiplyAdd(pass, warps, b.warp);
+    Value position = b.add(start, inLine);
+    b.when(b.less(position, end), [&] {
+      addBlock(
+          b.load(view.slot, position),
+          b.load(arrays[SampledWindows::Places], ValueRange{line, inLine}));
+    });
+    return SmallVector<Value>();
+  });
+}
+
+LogicalResult WarpSDDMM::emit(OpBuilder &b, KernelBody &kernel,
+                              ValueRange scratch) {
+  const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
+  SmallVector<Value> memory(kernel.plans.at(op));
+  llvm::append_range(memory, scratch);
+  if (tile.shares == 1)
+    BlockBuilder::launch(
+        b, kernel.loc, {tile.grid, 1}, blockThreads, tile.getSharedBytes(shape),
+        [&](BlockBuilder &block) {
+          WarpSDDMMEmitter(*this, kernel, memory, block).emit();
+        });
+  else
+    emitSampledCluster(b, kernel, op, shape, tile, memory);
+  StoredRows values;
+  if (epilogue)
+    epilogue->begin(b, kernel, /*scratch=*/{});
+  else
+    values = createRows(b, kernel.loc, kernel.outputs.lookup(op.getValues()),
+                        {shape.pattern.getSlots(), shape.getBlockRows()},
+                        shape.getBlockCols());
+  BlockBuilder::launch(
+      b, kernel.loc, {windows.numLines, getRowTiles()}, blockThreads,
+      /*sharedBytes=*/0, [&](BlockBuilder &block) {
+        SampledSumEmitter(*this, view, memory, values, block).emit();
+      });
+  return epilogue ? epilogue->end(b) : success();
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Stored blocks of products of activations on tensor cores.
+
+#ifndef BSR_LIB_CODEGEN_GPU_SDDMM_WARPSDDMM_H
+#define BSR_LIB_CODEGEN_GPU_SDDMM_WARPSDDMM_H
+
+#include "WindowTile.h"
+#include "bsr/Codegen/GPU/Epilogue/Product.h"
+
+namespace mlir::bsr::gpu {
+
+/// A `bsr.sddmm` that tensor cores compute: 16-bit elements of one type, sums
+/// in f32, blocks of 16 to 64 rows and columns, tokens last; or f32 rounded to
+/// tf32.
+class WarpSDDMM : public Product {
+public:
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<WarpSDDMM> match(Operation *op, GPUAttr chip);
+
+  /// The windows of the pattern.
+  std::optional<PatternPlan> getPlan() override;
+  /// The memory for the sums of blocks of threads, each of which has steps of
+  /// several windows: `[grid, parts, blocks, sums of a lane / 4, lanes, 4]`.
+  SmallVector<MemRefType> getScratch() override;
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
+  /// The stored blocks; without tokens, of which there could be sums.
+  std::optional<ResultSpace> getSpace() override {
+    return ResultSpace{{{0}, {1}, {2}}, /*row=*/1, /*warpColumns=*/0};
+  }
+  /// What precedes the last launch reads activations.
+  bool acceptsUpdates() override { return true; }
+
+private:
+  friend class WarpSDDMMEmitter;
+  friend class SampledSumEmitter;
+
+  /// Fragments of 16 by 8 of a block, and sums of a lane in one.
+  static constexpr int64_t fragmentSums = 4;
+  int64_t getRowTiles() const { return shape.getBlockRows() / fragmentRows; }
+  int64_t getColTiles() const { return shape.getBlockCols() / fragmentCols; }
+  int64_t getFragments() const { return getRowTiles() * getColTiles(); }
+
+  SDDMMOp op;
+  SampledShape shape;
+  WindowTile tile;
+  SampledWindows windows;
+};
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_LIB_CODEGEN_GPU_SDDMM_WARPSDDMM_H

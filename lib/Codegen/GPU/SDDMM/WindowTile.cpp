@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How stored blocks of products of activations are cut for blocks of threads
+// and warps.
+
+#include "WindowTile.h"
+#include <cmath>
+#include <tuple>
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4;
+static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
+/// Positions of a window beyond what is expected.
+static constexpr double spareSlabs = 1.1;
+/// Places of a stage of a cluster beyond those without which it might not do.
+static constexpr int64_t sparePlaces = 6;
+/// Multiprocessors among which clusters find room: those of a GPC of an H100
+/// are 16 or 18.
+static constexpr int64_t clusterRoom = 16;
+
+static double getDensity(const SampledShape &shape) {
+  const PatternType &pattern = shape.pattern;
+  return double(pattern.getSlots()) /
+         (double(pattern.getGridRows()) * double(pattern.getGridCols()));
+}
+
+/// The share of positions at which one of `lines` has a block.
+static double getUnion(const SampledShape &shape, int64_t lines) {
+  return 1 - std::pow(1 - getDensity(shape), double(lines));
+}
+
+SampledWindows WindowTile::getWindows(const SampledShape &shape) const {
+  const PatternType &pattern = shape.pattern;
+  return {/*numLines=*/pattern.getGridRows(),
+          /*length=*/pattern.getGridCols(),
+          pattern.getSlots(),
+          lines,
+          slabs,
+          shares * getBlocks(shape),
+          shares,
+          places};
+}
+
+int64_t WindowTile::getMostCost(const SampledShape &shape) const {
+  SampledWindows windows = getWindows(shape);
+  int64_t most = windows.getMax();
+  return shares == 1 ? most
+                     : most * windows.getLeastCost() + windows.slots / shares;
+}
+
+int64_t WindowTile::getParts(const SampledShape &shape) const {
+  if (shares != 1) {
+    // All but the first and the last one are whole.
+    int64_t least = getWindows(shape).getLeastCost() * getSteps(shape);
+    int64_t share = std::max(
+        int64_t(llvm::divideCeil(getMostCost(shape) * getSteps(shape), grid)),
+        getLeastShare(shape));
+    return llvm::divideCeil(share, least) + 1;
+  }
+  int64_t whole = llvm::divideCeil(getWindows(shape).getMax(), grid);
+  return getUnit(shape) == 1 ? whole + 1 : whole;
+}
+
+WindowTile::Expected WindowTile::getExpected(const SampledShape &shape) const {
+  double numLines = double(shape.pattern.getGridRows());
+  double length = double(shape.pattern.getGridCols());
+  double stored = double(shape.pattern.getSlots());
+  double groups = std::ceil(numLines / double(lines));
+  double ofPosition = getDensity(shape) * std::min(double(lines), numLines) /
+                      getUnion(shape, lines);
+  // A window ends before the position that does not fit.
+  double blocks = double(shares * getBlocks(shape));
+  double full = std::max(1.0, blocks - ofPosition / 2);
+  double most = std::min(full, double(slabs) * ofPosition);
+  double windows = groups * std::max(1.0, std::ceil(stored / groups / most));
+  return {windows, stored / windows, groups * length * getUnion(shape, lines)};
+}
+
+KernelWork WindowTile::getClusterWork(const SampledShape &shape) const {
+  auto [windows, ofWindow, positions] = getExpected(shape);
+  double stored = double(shape.pattern.getSlots());
+  double steps = double(getSteps(shape)), members = double(shares);
+  KernelWork work;
+  work.blocks = double(grid) * members;
+  work.warps = double(warpgroups * warpgroupThreads) /
+                   double(BlockBuilder::warpThreads) +
+               1;
+  work.warpgroupFlops[static_cast<unsigned>(TensorType::Half)] =
+      stored * 2.0 * double(shape.getBlockElements() * tokens) * steps;
+
+  double linesOfWindow =
+      double(lines) * (1 - std::exp(-ofWindow / double(lines)));
+  // Rows go to all that have blocks of a line.
+  double rowCopies = windows * (linesOfWindow + members - 1);
+  double filled = stored + rowCopies;
+  double read = 2 * stored;
+  double copied = windows * linesOfWindow + positions;
+
+  // Instructions of PTX, counted in kernels that were emitted.
+  constexpr double perProduct = 14, perStep = 45, perCopyStep = 60;
+  double warpsOfGroup =
+      double(warpgroupThreads) / double(BlockBuilder::warpThreads);
+  double inAll = steps * windows * members;
+  double depth = double(getPitch() / fragmentBytes);
+  work.instructions =
+      inAll * (perStep * warpsOfGroup * warpgroups + perCopyStep) +
+      steps * stored * perProduct * depth * warpsOfGroup;
+  work.longestWarp = work.instructions / work.blocks / work.warps;
+
+  double parts = windows + double(grid);
+  double elements = stored * double(shape.getBlockElements());
+  double sums = parts * ofWindow * double(shape.getBlockElements()) * 4;
+  double slab = steps * double(getSlabBytes(shape));
+  work.sharedBytes = slab * (filled + read) + sums;
+  work.l2Bytes = slab * copied + sums;
+  work.memoryBytes = double(shape.rows.batches * shape.rows.tokens) *
+                         double(shape.rows.features + shape.cols.features) *
+                         double(elementBytes) +
+                     elements * double(shape.outputBytes);
+  return work;
+}
+
+KernelWork WindowTile::getWork(const SampledShape &shape) const {
+  if (shares != 1)
+    return getClusterWork(shape);
+  auto [windows, ofWindow, positions] = getExpected(shape);
+  double stored = double(shape.pattern.getSlots());
+  double steps = double(getSteps(shape));
+
+  KernelWork work;
+  work.blocks = double(grid);
+  work.warps = double(numWarps);
+  double blockFlops = 2.0 * double(shape.getBlockElements() * tokens);
+  bool isTF32 = elementBytes == 4;
+  TensorType type = isTF32 ? TensorType::TF32 : TensorType::Half;
+  work.tensorFlops[static_cast<unsigned>(type)] = stored * blockFlops * steps;
+
+  // Rows are read again for each line of a warp's blocks.
+  double rowsOfLine = double(shape.getBlockRows());
+  double linesOfWindow =
+      double(lines) * (1 - std::exp(-ofWindow / double(lines)));
+  double changes = std::min(ofWindow, linesOfWindow + numWarps - 1) * windows;
+  double depth = double(getPitch()) / double(fragmentBytes);
+  double multiplied = double(shape.getBlockElements()) /
+                      double(fragmentRows * fragmentCols) * depth;
+  double colMatrices = double(shape.getBlockCols() / fragmentRows) * depth;
+  double rowMatrices = rowsOfLine / double(fragmentRows) * depth;
+  double filled = windows * double(lines) * rowsOfLine +
+                  positions * double(shape.getBlockCols());
+  double copies = filled * double(getPitch() / copiedBytes) /
+                  double(BlockBuilder::warpThreads);
+  // Instructions of PTX, counted in kernels that were emitted.
+  constexpr double perBlock = 9, perCopy = 8, perStep = 60;
+  double perWindow = perStep * numWarps;
+  // Four words of each are rounded.
+  double perMatrices = isTF32 ? 5 : 1;
+  work.instructions =
+      steps * (stored * (multiplied + colMatrices * perMatrices + perBlock) +
+               changes * (rowMatrices * perMatrices + 2) + copies * perCopy +
+               windows * perWindow);
+  work.longestWarp = work.instructions / work.blocks / numWarps;
+
+  double rowBytes = double(getPitch());
+  double parts = windows + double(grid);
+  double elements = stored * double(shape.getBlockElements());
+  // What is left, and read again, and the result.
+  double sums = parts * ofWindow * double(shape.getBlockElements()) * 8 +
+                elements * double(shape.outputBytes);
+  work.sharedBytes = steps * rowBytes *
+                         (filled + stored * double(shape.getBlockCols()) +
+                          changes * rowsOfLine) +
+                     sums;
+  work.l2Bytes = steps * rowBytes * filled + sums;
+  work.memoryBytes = double(shape.rows.batches * shape.rows.tokens) *
+                         double(shape.rows.features + shape.cols.features) *
+                         double(elementBytes) +
+                     elements * double(shape.outputBytes);
+  return work;
+}
+
+/// The shares of blocks of threads of a launch, or of clusters: `grid` of
+/// `tile`, if that fits.
+static bool setGrid(WindowTile &tile, const SampledShape &shape,
+                    const Chip &chip) {
+  SampledWindows windows = tile.getWindows(shape);
+  int64_t cost = tile.getMostCost(shape) * tile.getSteps(shape);
+  int64_t most = llvm::divideCeil(cost, tile.getLeastShare(shape));
+  // All clusters are to run at one time.
+  int64_t atOnce = tile.shares <= 2 ? chip.multiprocessors / tile.shares
+                                    : chip.multiprocessors / clusterRoom *
+                                          (clusterRoom / tile.shares);
+  tile.grid = std::min(atOnce, most);
+  return windows.fits(chip.sharedLimit) &&
+         cost + tile.grid * tile.getLeastShare(shape) <= INT32_MAX &&
+         tile.grid * tile.shares * tile.getParts(shape) <=
+             INT32_MAX /
+                 (WindowTile::getBlocks(shape) * shape.getBlockElements());
+}
+
+/// The tile of so many lines and bytes of tokens, if it fits.
+static std::optional<WindowTile> getTile(const SampledShape &shape,
+                                         const Chip &chip, int64_t lines,
+                                         int64_t rowBytes) {
+  WindowTile tile;
+  tile.lines = lines;
+  tile.elementBytes = shape.elementBytes;
+  tile.tokens = rowBytes / tile.elementBytes;
+  int64_t blocks = WindowTile::getBlocks(shape);
+  double expected = double(blocks) * getUnion(shape, lines) / double(lines) /
+                    getDensity(shape);
+  tile.slabs = std::min({int64_t(std::ceil(spareSlabs * expected)), blocks,
+                         shape.pattern.getGridCols()});
+  int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
+  for (tile.stages = mostStages; tile.stages >= leastStages; --tile.stages)
+    if (tile.getSharedBytes(shape) <= limit)
+      break;
+  if (tile.stages < leastStages || !setGrid(tile, shape, chip))
+    return std::nullopt;
+  return tile;
+}
+
+/// The tile of clusters of `shares`, if it fits.
+static std::optional<WindowTile> getClusterTile(const SampledShape &shape,
+                                                const Chip &chip, int64_t lines,
+                                                int64_t rowBytes,
+                                                int64_t shares) {
+  WindowTile tile;
+  tile.lines = lines;
+  tile.elementBytes = shape.elementBytes;
+  tile.tokens = rowBytes / tile.elementBytes;
+  tile.shares = shares;
+  tile.slabs = std::min(shares * WindowTile::getBlocks(shape),
+                        shape.pattern.getGridCols());
+  int64_t least = lines + WindowTile::getBlocks(shape);
+  for (tile.places = least + sparePlaces; tile.places >= least; --tile.places) {
+    tile.stages = BarrierPipeline::getStages(
+        chip.sharedLimit, tile.getStageBytes(shape), mostStages);
+    if (tile.stages >= wantedStages)
+      break;
+  }
+  tile.places = std::max(tile.places, least);
+  if (tile.stages < leastStages || !setGrid(tile, shape, chip))
+    return std::nullopt;
+  return tile;
+}
+
+/// True if clusters of `chip` can multiply such blocks.
+static bool hasClusters(const SampledShape &shape, const Chip &chip) {
+  return chip.wgmmaRate != 0 && shape.elementBytes == 2 &&
+         shape.getBlockRows() == WindowTile::clusterExtent &&
+         shape.getBlockCols() == WindowTile::clusterExtent;
+}
+
+std::optional<WindowTile> WindowTile::choose(const SampledShape &shape,
+                                             const Chip &chip, int64_t rows,
+                                             int64_t shares) {
+  std::optional<WindowTile> best;
+  // What is given comes before what hides latencies, and that before time.
+  std::tuple<bool, bool, bool, double> least;
+  for (int64_t someShares : {1, 2, 4, 8})
+    for (int64_t lines : {1, 2, 4, 8, 16, 32})
+      for (int64_t rowBytes : {128, 64}) {
+        // Lines beyond the last take room for nothing.
+        if (best && lines / 2 >= shape.pattern.getGridRows())
+          continue;
+        std::optional<WindowTile> tile;
+        if (someShares == 1)
+          tile = getTile(shape, chip, lines, rowBytes);
+        else if (hasClusters(shape, chip))
+          tile = getClusterTile(shape, chip, lines, rowBytes, someShares);
+        if (!tile)
+          continue;
+        double seconds = bound(tile->getWork(shape), chip).seconds;
+        // What both are predicted in is not known to more than this.
+        constexpr double leastGain = 1.05;
+        if (someShares != 1)
+          seconds *= leastGain;
+        std::tuple cost(shares != 0 && someShares != shares,
+                        rows != 0 && lines * shape.getBlockRows() != rows,
+                        tile->stages < wantedStages, seconds);
+        if (best && least <= cost)
+          continue;
+        best = tile;
+        least = cost;
+      }
+  return best;
+}

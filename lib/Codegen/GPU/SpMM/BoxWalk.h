@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How warps copy the chunks of a plan by boxes, for a cluster.
+
+#ifndef BSR_LIB_CODEGEN_GPU_SPMM_BOXWALK_H
+#define BSR_LIB_CODEGEN_GPU_SPMM_BOXWALK_H
+
+#include "ChunkWalk.h"
+#include "bsr/Codegen/GPU/Core/Pipeline.h"
+
+namespace mlir::bsr::gpu {
+
+/// A walk of which four warps copy, by tensor copies, and the others multiply.
+/// The blocks of threads of a cluster have neighbouring lines of one plan and
+/// the same tokens: each copies a part of the activations for all those that
+/// store a block there, and its own blocks.
+class BoxWalk : public ChunkWalk {
+public:
+  /// `scratch` begins with the arrays of `plan`; the block of threads goes
+  /// through `range`. `xMap` and `valuesMap` are
+  /// tensor maps of the operands, with boxes of 64 tokens of a position and of
+  /// a block.
+  BoxWalk(const SpMMShape &shape, const SpMMTile &tile, const LinePlan &plan,
+          ValueRange scratch, const ChunkRange &range, Value xMap,
+          Value valuesMap, BlockBuilder &b);
+
+  void run(llvm::function_ref<SmallVector<Value>()> begin, Multiply multiply,
+           llvm::function_ref<void(ValueRange)> finish) override;
+
+private:
+  using Stage = BarrierPipeline::Stage;
+  /// What a lane of a warp that copies knows of a chunk: the word of one line
+  /// of the group, those of the block of threads' first and last one, the
+  /// positions of the boxes and the slots of the blocks that it may copy.
+  struct Sources {
+    Value word, firstWord, lastWord;
+    SmallVector<Value> positions, slots;
+
+    SmallVector<Value> pack() const;
+    static Sources unpack(ValueRange values, int64_t numPositions);
+  };
+  /// The slabs at which blocks of threads of the cluster store a block: that of
+  /// the lane's line, and others, whose number differs from its in the bits of
+  /// their index.
+  using Needs = SmallVector<Value, 4>;
+
+  int64_t getNumBoxes() const {
+    return tile.slabs * tile.tokens / StageLayout::boxTokens / tile.getShares();
+  }
+  /// The lane among those that copy: neighbours are of different warps, each of
+  /// which issues one copy after the other.
+  Value getCopier();
+  /// The number of a box of a chunk, of those of the lane, and the number of
+  /// its slab.
+  Value getBox(int64_t pass);
+  Value getSlab(Value box);
+
+  Sources loadSources(Value chunk);
+  Needs getNeeds(Value word);
+  /// The number of the lane's block of threads, of whose lines it has one.
+  Value getLaneRank();
+
+  void produce();
+  void copyChunk(Stage stage, const Sources &sources);
+  /// Copies the activations that one of the cluster needs to those that do.
+  void copyBoxes(Value begin, const Sources &sources, const Needs &needs,
+                 Value barrier);
+  void copyBlocks(Value begin, const Sources &sources, Value first, Value end,
+                  Value barrier);
+  void consume(llvm::function_ref<SmallVector<Value>()> begin,
+               Multiply multiply, llvm::function_ref<void(ValueRange)> finish);
+
+  Value xMap, valuesMap;
+  BarrierPipeline ring;
+  /// The block of threads in its cluster.
+  Value rank;
+};
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_LIB_CODEGEN_GPU_SPMM_BOXWALK_H

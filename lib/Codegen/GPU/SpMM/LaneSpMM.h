@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products of activations and a block-sparse matrix on arithmetic units.
+
+#ifndef BSR_LIB_CODEGEN_GPU_SPMM_LANESPMM_H
+#define BSR_LIB_CODEGEN_GPU_SPMM_LANESPMM_H
+
+#include "PlannedSpMM.h"
+
+namespace mlir::bsr::gpu {
+
+/// A `bsr.spmm` whose terms are multiplied and added one by one, in f32: of
+/// elements of f32, or of 16-bit ones that tensor cores do not take, in blocks
+/// of 1 to 64 rows and columns, tokens last.
+class LaneSpMM : public PlannedSpMM {
+public:
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<LaneSpMM> match(Operation *op, GPUAttr chip);
+
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
+
+private:
+  friend class LaneSpMMEmitter;
+
+  SpMMTile tile;
+};
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_LIB_CODEGEN_GPU_SPMM_LANESPMM_H

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products of activations and a block-sparse matrix by warpgroups.
+//
+// The blocks of threads of a cluster go through the positions at which one of
+// their lines stores a block, together. One thread of each copies: its part of
+// the activations there, which go to those blocks of threads with the same
+// tokens that store a block there, and its part of the blocks of the weight,
+// which go to all with the same outputs. A stage is full when its bytes are
+// there; it is empty when all of the cluster have multiplied it.
+// Warpgroups multiply out of shared memory and keep their sums in registers.
+
+#include "WarpgroupSpMM.h"
+#include "bsr/Codegen/GPU/Core/Reshapes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+/// Rows of activations in shared memory, 64 tokens.
+static constexpr int64_t rowBytes = 128, rowTokens = rowBytes / elementBytes;
+
+std::optional<WarpgroupSpMM> WarpgroupSpMM::match(Operation *root,
+                                                  GPUAttr target) {
+  const Chip &chip = *findChip(target.getChip());
+  bool isGiven = target.getShareTokens() != 0;
+  auto operands = SparseOperands::match(root, /*tf32=*/false);
+  // A tile that is given otherwise is one of warps.
+  if (!operands || (isTileGiven(target) && !isGiven))
+    return std::nullopt;
+  const SpMMShape &shape = operands->shape;
+  auto tile = WarpgroupTile::choose(
+      shape, chip, target.getTileOutputs(), target.getTileTokens(),
+      std::min(target.getShareOutputs(), mostShares), target.getShareTokens());
+  if (!tile)
+    return std::nullopt;
+  auto warps = SpMMTile::choose(shape, chip, /*outputs=*/0, /*tokens=*/0,
+                                /*shareOutputs=*/0);
+  if (!isGiven && warps &&
+      bound(warps->getWork(shape), chip).seconds <=
+          bound(tile->getWork(shape), chip).seconds)
+    return std::nullopt;
+  WarpgroupSpMM product;
+  product.op = operands->op;
+  product.shape = shape;
+  product.tile = *tile;
+  product.plan = tile->getCutPlan(shape, chip, isTileGiven(target));
+  product.parts = {
+      product.plan.numParts, tile->shareOutputs, tile->getTokenTiles(shape),
+      WarpgroupTile::warpgroups * warpgroupThreads, tile->getSums()};
+  return product;
+}
+
+std::optional<ResultSpace> WarpgroupSpMM::getSpace() {
+  return getRows(tile.groupTokens);
+}
+
+namespace mlir::bsr::gpu {
+/// What a thread does.
+class WarpgroupSpMMEmitter {
+public:
+  /// `memory` is that of the product; without an epilogue, `y` is its result,
+  /// `[batches, features, tokens]`. `xMap` and `valuesMap` are tensor maps of
+  /// the operands.
+  WarpgroupSpMMEmitter(WarpgroupSpMM &product, KernelBody &kernel,
+                       ValueRange memory, const StoredRows &y, Value xMap,
+                       Value valuesMap, const ChunkRange &range,
+                       BlockBuilder &b);
+  void emit();
+
+private:
+  using Stage = BarrierPipeline::Stage;
+
+  /// The slots of `count` lines of the cluster from `first` on.
+  SmallVector<Value> loadSlots(Value chunk, Value first, int64_t count);
+  Value loadPosition(Value chunk);
+  Value clampChunk(Value chunk) {
+    return b.min(chunk, b.constant(product.plan.getMaxChunks() - 1));
+  }
+  /// True if one of the lines of a unit has a block.
+  Value isPresent(ValueRange slots);
+
+  void produce();
+  /// `sharers` are the blocks of threads along outputs that have a block in the
+  /// chunk, a bit each.
+  void copyChunk(Stage stage, Value position, Value sharers, ValueRange slots);
+  void copySlab(Value to, Value position, Value sharers, Value barrier);
+  Value findSharers(Value chunk);
+  void copyUnit(Value to, ValueRange slots, Value barrier);
+
+  void consume();
+  SmallVector<Value> getInitialSums();
+  SmallVector<Value> multiplyChunk(Value slab, ValueRange slots,
+                                   ValueRange sums);
+  /// The sums of all units, and such sums as the units that they are of.
+  SmallVector<Value> takeApart(ValueRange units);
+  SmallVector<Value> putTogether(ValueRange sums);
+  /// Two sums of each fragment of a struct: those of the lane's first row, or
+  /// of that 8 below.
+  SmallVector<Value> getRow(Value sums, int64_t half);
+  /// Stores sums, or has the epilogue or parts take them.
+  void finish(ValueRange sums);
+  void finishWhole(ValueRange sums);
+  void store(int64_t unit, Value column, Value sums);
+  void emitEpilogue(int64_t unit, Value column, Value sums);
+
+  /// The first output of unit `unit` of the warpgroup, and that of the thread
+  /// in it.
+  Value getFirstOutput(int64_t unit);
+  Value getOutput(int64_t unit);
+
+  WarpgroupSpMM &product;
+  const SpMMShape &shape;
+  const WarpgroupTile &tile;
+  KernelBody &kernel;
+  const StoredRows &y;
+  Value xMap, valuesMap;
+  const ChunkRange &range;
+  ValueRange memory;
+  BlockBuilder &b;
+  Type type, i32;
+  int64_t unitLines;
+
+  /// The block of threads in its cluster, along outputs and along tokens.
+  Value rankOutputs, rankTokens;
+  /// The block of threads along tokens: its batch and first token.
+  Value batch, tokenTile;
+  Value warpgroup;
+  BarrierPipeline ring;
+  /// The plan of the group.
+  Value positions, slots;
+};
+} // namespace mlir::bsr::gpu
+
+WarpgroupSpMMEmitter::WarpgroupSpMMEmitter(
+    WarpgroupSpMM &product, KernelBody &kernel, ValueRange memory,
+    const StoredRows &y, Value xMap, Value valuesMap, const ChunkRange &range,
+    BlockBuilder &b)
+    : product(product), shape(product.shape), tile(product.tile),
+      kernel(kernel), y(y), xMap(xMap), valuesMap(valuesMap), range(range),
+      memory(memory), b(b), type(product.op.getX().getType().getElementType()),
+      i32(b.b.getI32Type()), unitLines(WarpgroupTile::getUnitLines(shape)),
+      ring(b, tile.stages, tile.getStageBytes(shape), tile.getClusterBlocks()) {
+  rankOutputs = b.rem(b.block[0], tile.shareOutputs);
+  rankTokens = b.rem(b.block[1], tile.shareTokens);
+  const Activations &x = shape.activations;
+  int64_t tilesPerBatch = llvm::divideCeil(x.tokens, tile.tokens);
+  batch = b.div(b.block[1], tilesPerBatch);
+  tokenTile = b.mul(b.rem(b.block[1], tilesPerBatch), tile.tokens);
+  // What bsr-verify-kernels knows of threads is how many there are.
+  warpgroup =
+      b.rem(b.div(b.thread, warpgroupThreads), WarpgroupTile::warpgroups);
+
+  int64_t chunks = product.plan.getMaxChunks();
+  auto ofGroup = [&](Value array, int64_t each) {
+    return b.atFar(b.getPointer(array), range.group, chunks * each, i32);
+  };
+  positions = ofGroup(memory[1], 1);
+  slots = ofGroup(memory[2], product.plan.lines);
+}
+
+SmallVector<Value> WarpgroupSpMMEmitter::loadSlots(Value chunk, Value first,
+                                                   int64_t count) {
+  Value at = b.multiplyAdd(clampChunk(chunk), product.plan.lines, first);
+  return b.loadIntegers(b.at(slots, at, i32), count);
+}
+
+Value WarpgroupSpMMEmitter::loadPosition(Value chunk) {
+  return b.load(b.at(positions, clampChunk(chunk), i32), i32);
+}
+
+Value WarpgroupSpMMEmitter::isPresent(ValueRange slots) {
+  // Slots that are none are one number, the largest.
+  Value least = slots.front();
+  for (Value slot : slots.drop_front())
+    least = b.min(least, slot);
+  return b.less(least, b.constant(shape.slots));
+}
+
+Value WarpgroupSpMMEmitter::findSharers(Value chunk) {
+  int64_t lines = tile.getLines(shape);
+  Value sharers = b.constant(0);
+  SmallVector<Value> all =
+      loadSlots(chunk, b.constant(0), tile.getClusterLines(shape));
+  for (int64_t rank = 0; rank != tile.shareOutputs; ++rank)
+    sharers = b.bitOr(
+        sharers, b.select(isPresent(ValueRange(all).slice(rank * lines, lines)),
+                          b.constant(int64_t(1) << rank), b.constant(0)));
+  return sharers;
+}
+
+void WarpgroupSpMMEmitter::copySlab(Value to, Value position, Value sharers,
+                                    Value barrier) {
+  int64_t boxes = tile.tokens / rowTokens / tile.shareOutputs;
+  int64_t features = shape.length * shape.inBlock;
+  Value row = b.multiplyAdd(position, shape.inBlock, b.mul(batch, features));
+  Value blocks;
+  if (tile.shareOutputs != 1)
+    blocks = b.shiftLeft(sharers, b.mul(rankTokens, tile.shareOutputs));
+  for (int64_t box = 0; box != boxes; ++box) {
+    Value number = b.multiplyAdd(rankOutputs, boxes, b.constant(box));
+    copyBox(b, b.at(b.multiplyAdd(number, shape.inBlock * rowBytes, to)), xMap,
+            row, b.multiplyAdd(number, rowTokens, tokenTile), barrier, blocks);
+  }
+}
+
+void WarpgroupSpMMEmitter::copyUnit(Value to, ValueRange slots, Value barrier) {
+  int64_t rows = shape.blockRows / tile.shareTokens;
+  int64_t partBytes = rows * shape.blockCols * elementBytes;
+  Value part = b.mul(rankTokens, rows);
+  Value blocks;
+  if (tile.shareTokens != 1) {
+    int64_t bits = 0;
+    for (int64_t rank = 0; rank != tile.shareTokens; ++rank)
+      bits |= int64_t(1) << (rank * tile.shareOutputs);
+    blocks = b.shiftLeft(b.constant(bits), rankOutputs);
+  }
+  to = b.multiplyAdd(rankTokens, partBytes, to);
+  for (auto [line, slot] : llvm::enumerate(slots)) {
+    int64_t offset = int64_t(line) * tile.shareTokens * partBytes;
+    copyBox(b, b.at(b.add(to, offset)), valuesMap,
+            b.multiplyAdd(slot, shape.blockRows, part), b.constant(0), barrier,
+            blocks);
+  }
+}
+
+void WarpgroupSpMMEmitter::copyChunk(Stage stage, Value position, Value sharers,
+                                     ValueRange slots) {
+  ring.waitForEmpty(stage);
+  Value full = ring.getFull(stage);
+  Value bytes = b.constant(tile.getSlabBytes(shape));
+  if (tile.shareOutputs != 1) {
+    Value own = b.bitAnd(b.shiftRight(sharers, rankOutputs), b.constant(1));
+    bytes = b.mul(own, tile.getSlabBytes(shape));
+  }
+  int64_t unitBytes = WarpgroupTile::getUnitBytes(shape);
+  SmallVector<Value> present;
+  for (int64_t unit = 0; unit != tile.units; ++unit) {
+    present.push_back(isPresent(slots.slice(unit * unitLines, unitLines)));
+    bytes = b.add(
+        bytes, b.select(present.back(), b.constant(unitBytes), b.constant(0)));
+  }
+  expectBytes(b, full, bytes);
+  Value to = ring.getBegin(stage);
+  copySlab(to, position, sharers, full);
+  to = b.add(to, tile.getSlabBytes(shape));
+  for (int64_t unit = 0; unit != tile.units; ++unit)
+    b.when(present[unit], [&] {
+      copyUnit(b.add(to, unit * unitBytes),
+               slots.slice(unit * unitLines, unitLines), full);
+    });
+}
+
+void WarpgroupSpMMEmitter::produce() {
+  int64_t lines = tile.getLines(shape);
+  Value first = b.mul(rankOutputs, lines);
+  // A chunk that no other block of threads knows of is one of this one's lines.
+  auto findAll = [&](Value chunk) {
+    return tile.shareOutputs == 1 ? b.constant(1) : findSharers(chunk);
+  };
+  auto load = [&](Value chunk) {
+    SmallVector<Value> sources{loadPosition(chunk), findAll(chunk)};
+    llvm::append_range(sources, loadSlots(chunk, first, lines));
+    return sources;
+  };
+  Stage stage = ring.getFirst();
+  ring.produce(
+      {range.first, range.end}, stage,
+      [&](Value, Stage stage, ValueRange sources) {
+        copyChunk(stage, sources[0], sources[1], sources.drop_front(2));
+      },
+      load);
+}
+
+Value WarpgroupSpMMEmitter::getFirstOutput(int64_t unit) {
+  Value first = b.mul(b.block[0], tile.units);
+  if (tile.groupUnits != tile.units)
+    first = b.multiplyAdd(warpgroup, tile.groupUnits, first);
+  return b.mul(b.add(first, unit), warpgroupRows);
+}
+
+Value WarpgroupSpMMEmitter::getOutput(int64_t unit) {
+  Value warp = b.rem(b.warp, warpgroupThreads / BlockBuilder::warpThreads);
+  Value inUnit = b.multiplyAdd(warp, fragmentRows, b.div(b.lane, 4));
+  return b.add(getFirstOutput(unit), inUnit);
+}
+
+SmallVector<Value> WarpgroupSpMMEmitter::getInitialSums() {
+  SmallVector<Value> sums;
+  for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
+    std::array<Value, 2> starts;
+    for (int64_t half = 0; half != 2; ++half)
+      starts[half] =
+          product.loadStart(b, kernel, range, b.add(getOutput(unit), 8 * half));
+    sums.push_back(createSums(b, tile.groupTokens, starts));
+  }
+  return sums;
+}
+
+SmallVector<Value> WarpgroupSpMMEmitter::multiplyChunk(Value slab,
+                                                       ValueRange slots,
+                                                       ValueRange sums) {
+  int64_t boxBytes = shape.inBlock * rowBytes;
+  Value units = b.add(slab, tile.getSlabBytes(shape));
+  bool hasOwnUnits = tile.groupUnits != tile.units;
+  int64_t unitBytes = WarpgroupTile::getUnitBytes(shape);
+  if (hasOwnUnits)
+    units = b.multiplyAdd(warpgroup, tile.groupUnits * unitBytes, units);
+  else
+    slab =
+        b.multiplyAdd(warpgroup, tile.groupTokens / rowTokens * boxBytes, slab);
+  constexpr int64_t rowsTogether = 8;
+  int64_t blockRowBytes = shape.blockCols * elementBytes;
+  WarpgroupOperand activations{b.at(slab), rowBytes, /*isTransposed=*/true,
+                               rowsTogether * rowBytes, boxBytes};
+  SmallVector<Value> next;
+  for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
+    WarpgroupOperand weight{b.at(b.add(units, unit * unitBytes)), blockRowBytes,
+                            /*isTransposed=*/!product.op.getTranspose(),
+                            rowsTogether * blockRowBytes,
+                            shape.blockRows * blockRowBytes};
+    Value isThere = isPresent(slots.slice(unit * unitLines, unitLines));
+    llvm::append_range(
+        next, b.when(isThere, sums[unit], [&]() -> SmallVector<Value> {
+          return {multiplyAdd(b, type, weight, activations, tile.groupTokens,
+                              shape.inBlock / warpgroupDepth, sums[unit])};
+        }));
+  }
+  return next;
+}
+
+void WarpgroupSpMMEmitter::consume() {
+  int64_t lines = tile.groupUnits * unitLines;
+  Value first = b.mul(rankOutputs, tile.getLines(shape));
+  if (tile.groupUnits != tile.units)
+    first = b.multiplyAdd(warpgroup, lines, first);
+  Stage stage = ring.getFirst();
+  finish(ring.consume(
+      {range.first, range.end}, stage, getInitialSums(),
+      [&](Value, Value begin, ValueRange slots, ValueRange sums) {
+        return multiplyChunk(begin, slots, sums);
+      },
+      [&](Value chunk) { return loadSlots(chunk, first, lines); }));
+}
+
+SmallVector<Value> WarpgroupSpMMEmitter::takeApart(ValueRange units) {
+  SmallVector<Value> sums;
+  for (Value unit : units)
+    for (int64_t i = 0; i != tile.groupTokens / 2; ++i)
+      sums.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, unit, i));
+  return sums;
+}
+
+SmallVector<Value> WarpgroupSpMMEmitter::putTogether(ValueRange sums) {
+  Value zero =
+      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type()));
+  SmallVector<Value> units;
+  int64_t count = tile.groupTokens / 2;
+  for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
+    Value all = createSums(b, tile.groupTokens, {zero, zero});
+    for (int64_t i = 0; i != count; ++i)
+      all = LLVM::InsertValueOp::create(b.b, b.loc, all, sums[unit * count + i],
+                                        i);
+    units.push_back(all);
+  }
+  return units;
+}
+
+SmallVector<Value> WarpgroupSpMMEmitter::getRow(Value sums, int64_t half) {
+  SmallVector<Value> row;
+  for (int64_t fragment = 0; fragment != tile.groupTokens / fragmentCols;
+       ++fragment)
+    for (int64_t i = 0; i != 2; ++i)
+      row.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sums,
+                                                 fragment * 4 + 2 * half + i));
+  return row;
+}
+
+void WarpgroupSpMMEmitter::finish(ValueRange sums) {
+  if (!product.plan.numParts)
+    return finishWhole(sums);
+  product.finish(b, range, memory, rankOutputs, takeApart(sums),
+                 [&](ValueRange sums) { finishWhole(putTogether(sums)); });
+}
+
+void WarpgroupSpMMEmitter::finishWhole(ValueRange sums) {
+  Value column = tokenTile;
+  if (tile.groupUnits == tile.units)
+    column = b.multiplyAdd(warpgroup, tile.groupTokens, column);
+  auto finishAll = [&] {
+    for (int64_t unit = 0; unit != tile.groupUnits; ++unit)
+      if (product.epilogue)
+        emitEpilogue(unit, column, sums[unit]);
+      else
+        store(unit, column, sums[unit]);
+  };
+  // Of a cluster, some blocks of threads may lie beyond the last batch.
+  const Activations &x = shape.activations;
+  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
+  if (tiles % tile.shareTokens == 0)
+    finishAll();
+  else
+    b.when(b.less(batch, b.constant(x.batches)), finishAll);
+}
+
+void WarpgroupSpMMEmitter::store(int64_t unit, Value column, Value sums) {
+  int64_t outputs = shape.numLines * shape.outBlock;
+  bool isRagged = shape.activations.tokens % tile.tokens != 0;
+  for (int64_t half = 0; half != 2; ++half) {
+    Value output = b.add(getOutput(unit), half * 8);
+    SmallVector<Value> row = getRow(sums, half);
+    b.when(b.less(output, b.constant(outputs)), [&] {
+      for (int64_t token = 0; token != tile.groupTokens;
+           token += 2 * fragmentCols) {
+        auto pair = ValueRange(row).slice(token / 4, 4);
+        storeSums(b, pair.take_front(2), pair.drop_front(2), y, {batch, output},
+                  b.add(column, token), isRagged);
+      }
+    });
+  }
+}
+
+void WarpgroupSpMMEmitter::emitEpilogue(int64_t unit, Value column,
+                                        Value sums) {
+  WarpSums warp;
+  warp.numRows = 2;
+  for (int64_t half = 0; half != warp.numRows; ++half)
+    llvm::append_range(warp.sums, getRow(sums, half));
+  warp.at = {batch, getOutput(unit)};
+  warp.column = column;
+  warp.warpNumber = b.div(column, tile.groupTokens);
+  warp.areRowsRagged = shape.numLines % tile.getClusterLines(shape);
+  warp.areColumnsRagged = shape.activations.tokens % tile.tokens;
+  product.epilogue->emit(b, warp);
+}
+
+void WarpgroupSpMMEmitter::emit() {
+  if (range.numParts)
+    return finish(getInitialSums());
+  int64_t consumers = WarpgroupTile::warpgroups * warpgroupThreads;
+  // All of the cluster say when they have read a stage, not only those that are
+  // copied to: who is copied nothing to might else say so of the next one
+  // before others have of this one.
+  ring.split(
+      consumers, b.equal(b.thread, b.constant(consumers)), [&] { consume(); },
+      [&] { produce(); });
+}
+
+LogicalResult WarpgroupSpMM::emit(OpBuilder &b, KernelBody &kernel,
+                                  ValueRange scratch) {
+  const Activations &x = shape.activations;
+  SmallVector<Value> memory = getMemory(kernel, scratch);
+  StoredRows y = begin(b, kernel, memory);
+  Value xMap = createTensorMap(b, kernel.loc,
+                               kernel.inputs.lookup(skipReshapes(op.getX())),
+                               x.tokens, {shape.inBlock, rowTokens});
+  Value valuesMap = createTensorMap(
+      b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
+      {shape.blockRows / tile.shareTokens, shape.blockCols});
+  launch(b, kernel.loc, memory, WarpgroupTile::threads,
+         tile.getSharedBytes(shape),
+         [&](BlockBuilder &block, const ChunkRange &range) {
+           WarpgroupSpMMEmitter(*this, kernel, memory, y, xMap, valuesMap,
+                                range, block)
+               .emit();
+         },
+         {tile.shareOutputs, tile.shareTokens});
+  return epilogue ? epilogue->end(b) : success();
+}

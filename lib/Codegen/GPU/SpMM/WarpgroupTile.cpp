@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How a product with a sparse weight is cut for thread block clusters and
+// warpgroups.
+
+#include "WarpgroupTile.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+/// Tokens of a row of 128 bytes, which copies are cut in.
+static constexpr int64_t boxTokens = 64;
+/// Sums that a thread keeps in registers, of 224.
+static constexpr int64_t mostSums = 128;
+static constexpr int64_t wantedStages = 4, leastStages = 2, mostStages = 8;
+/// Blocks of threads of a cluster, as many as every chip takes. Many have to
+/// find room on one part of a chip at a time: more than `fewShared` have to
+/// gain something.
+static constexpr int64_t mostShared = 8, fewShared = 4;
+static constexpr double leastGain = 1.05;
+/// Lines that a plan tells apart.
+static constexpr int64_t mostLines = 32;
+
+/// The share of positions at which one of `lines` has a block.
+static double getUnion(const SpMMShape &shape, int64_t lines) {
+  return 1 - std::pow(1 - shape.getDensity(), double(lines));
+}
+
+KernelWork WarpgroupTile::getWork(const SpMMShape &shape) const {
+  const Activations &x = shape.activations;
+  KernelWork work;
+  work.blocks =
+      double(llvm::divideCeil(shape.numLines, getClusterLines(shape)) *
+             shareOutputs * getTokenTiles(shape));
+  work.warps = double(threads) / BlockBuilder::warpThreads;
+
+  // Of a block of threads.
+  double chunks =
+      double(shape.length) * getUnion(shape, getClusterLines(shape));
+  double present = double(shape.length) * double(units) *
+                   getUnion(shape, getUnitLines(shape));
+  double stored = double(shape.length * getLines(shape)) * shape.getDensity();
+  double depth = double(shape.inBlock) / warpgroupDepth;
+  // Products that warpgroups issue: each unit is one's, or all have it.
+  double issued = present * depth * double(tokens) / double(groupTokens);
+  double flops =
+      2.0 * present * double(warpgroupRows * shape.inBlock) * double(tokens);
+  work.warpgroupFlops[static_cast<unsigned>(TensorType::Half)] = flops;
+  // Instructions of PTX, counted in kernels that were emitted.
+  constexpr double perChunk = 30, perCopyChunk = 60, perLine = 2,
+                   perProduct = 8, perSum = 2;
+  double warpsOfGroup = double(warpgroupThreads) / BlockBuilder::warpThreads;
+  double consumer = chunks * perChunk +
+                    issued / double(warpgroups) * perProduct +
+                    perSum * double(groupUnits * groupTokens) / 2;
+  double producer =
+      chunks * (perCopyChunk + perLine * double(getClusterLines(shape)));
+  work.instructions = consumer * warpgroups * warpsOfGroup + producer;
+  work.longestWarp = std::max(consumer, producer);
+
+  double operands = issued * warpgroupDepth * elementBytes *
+                    double(warpgroupRows + groupTokens);
+  double slabs = chunks * double(getSlabBytes(shape));
+  double blockBytes = double(shape.outBlock * shape.inBlock) * elementBytes;
+  double stores = double(units * warpgroupRows) * double(tokens) *
+                  double(shape.outputBytes);
+  // Of the cluster's positions, those of the block of threads.
+  double ownShare = getUnion(shape, getLines(shape)) /
+                    getUnion(shape, getClusterLines(shape));
+  // Absent blocks of a unit that is there are zeros.
+  double filled = present * double(getUnitBytes(shape));
+  work.sharedBytes = operands + slabs * ownShare + filled + stores;
+  work.l2Bytes = slabs / double(shareOutputs) +
+                 stored * blockBytes / double(shareTokens) + stores;
+
+  // Of all.
+  work.instructions *= work.blocks;
+  for (double &all : work.warpgroupFlops)
+    all *= work.blocks;
+  work.sharedBytes *= work.blocks;
+  work.l2Bytes *= work.blocks;
+  work.memoryBytes = double(x.batches) * double(x.tokens) *
+                         (double(shape.length * shape.inBlock) * elementBytes +
+                          double(shape.numLines * shape.outBlock) *
+                              double(shape.outputBytes)) +
+                     double(shape.slots) * blockBytes;
+  return work;
+}
+
+LinePlan WarpgroupTile::getPlan(const SpMMShape &shape) const {
+  return LinePlan::getByLine(shape.numLines, shape.length, shape.slots,
+                             getClusterLines(shape));
+}
+
+LinePlan WarpgroupTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
+                                   bool isGiven) const {
+  LinePlan plan = getPlan(shape);
+  double mean = double(shape.length) * getUnion(shape, getClusterLines(shape));
+  std::optional<double> seconds;
+  if (!isGiven)
+    seconds = bound(getWork(shape), chip).seconds;
+  plan.cutLongGroups(chip, shareOutputs * getTokenTiles(shape),
+                     double(plan.getFullChunks()) / mean, seconds);
+  return plan;
+}
+
+namespace {
+/// Goes through the tiles that fit.
+class Chooser {
+public:
+  Chooser(const SpMMShape &shape, const Chip &chip)
+      : shape(shape), chip(chip) {}
+
+  void consider(WarpgroupTile tile);
+  std::optional<WarpgroupTile> best;
+
+private:
+  const SpMMShape &shape;
+  const Chip &chip;
+  double least = 0;
+};
+} // namespace
+
+void Chooser::consider(WarpgroupTile tile) {
+  constexpr int64_t groups = WarpgroupTile::warpgroups;
+  // Warpgroups have units of their own, or else tokens.
+  bool isAlongUnits = tile.units % groups == 0;
+  tile.groupUnits = isAlongUnits ? tile.units / groups : tile.units;
+  tile.groupTokens = isAlongUnits ? tile.tokens : tile.tokens / groups;
+  tile.stages = BarrierPipeline::getStages(
+      chip.sharedLimit, tile.getStageBytes(shape), mostStages);
+  // A copy is of a box of tokens, and of 8 rows of a block or more.
+  constexpr int64_t leastRows = 8;
+  if (tile.groupTokens % boxTokens || tile.getSums() > mostSums ||
+      tile.stages < leastStages || tile.getClusterBlocks() > mostShared ||
+      tile.getClusterLines(shape) > mostLines ||
+      tile.tokens / boxTokens % tile.shareOutputs ||
+      shape.blockRows / tile.shareTokens < leastRows ||
+      !tile.getPlan(shape).fits(chip.sharedLimit))
+    return;
+  // A few tokens or lines beyond the last are computed for nothing, no whole
+  // blocks of threads.
+  if (best && ((tile.shareOutputs > 1 &&
+                tile.getClusterLines(shape) / 2 >= shape.numLines) ||
+               tile.getLines(shape) / 2 >= shape.numLines))
+    return;
+  double seconds = bound(tile.getWork(shape), chip).seconds;
+  if (tile.getClusterBlocks() > fewShared)
+    seconds *= leastGain;
+  bool isHidden = tile.stages >= wantedStages;
+  if (best && (isHidden < (best->stages >= wantedStages) || least <= seconds))
+    return;
+  best = tile;
+  least = seconds;
+}
+
+std::optional<WarpgroupTile>
+WarpgroupTile::choose(const SpMMShape &shape, const Chip &chip, int64_t outputs,
+                      int64_t tokens, int64_t shareOutputs,
+                      int64_t shareTokens) {
+  // Small blocks are those of warps.
+  if (chip.wgmmaRate == 0 || shape.getParts() != 1 ||
+      shape.inBlock % warpgroupDepth)
+    return std::nullopt;
+  Chooser chooser(shape, chip);
+  auto isWanted = [](int64_t given, int64_t value) {
+    return given == 0 || given == value;
+  };
+  for (int64_t units : {1, 2, 4})
+    for (int64_t someTokens : {64, 128, 256})
+      for (int64_t someOutputs : {1, 2, 4})
+        for (int64_t others : {1, 2, 4})
+          if (isWanted(outputs, units * warpgroupRows) &&
+              isWanted(tokens, someTokens) &&
+              isWanted(shareOutputs, someOutputs) &&
+              isWanted(shareTokens, others))
+            chooser.consider({units, someTokens, /*groupUnits=*/0,
+                              /*groupTokens=*/0, someOutputs, others,
+                              /*stages=*/0});
+  return chooser.best;
+}
