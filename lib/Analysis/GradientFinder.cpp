@@ -112,7 +112,8 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
                                                  ArrayRef<Value> gradients) {
   Space &space = spaces[number];
   Offs offs;
-  Makeup makeup(ToDenseOp(weights[number].dense).getDense(), gradients, data);
+  Makeup makeup(ToDenseOp(weights[number].dense).getDense(), gradients, data,
+                offs);
   SmallVector<Value> penalties;
   bool isReported = false;
   auto reportOnce = [&](Operation *op, StringRef what) {

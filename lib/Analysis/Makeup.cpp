@@ -26,38 +26,6 @@ static bool isOfWeight(Made made) {
   return isOfNumbers(made) || made == Made::Weight || made == Made::OfWeight;
 }
 
-/// What `op` makes of what is made so.
-static Made combine(Operation *op, ArrayRef<Made> in) {
-  if (in.empty())
-    return isa<linalg::IndexOp>(op) ? Made::OfOther : Made::OfNumbers;
-  bool isKept = isa<arith::ExtFOp, arith::TruncFOp, BarrierOp>(op);
-  if (llvm::all_of(in, isOfNumbers))
-    return *llvm::max_element(in);
-  if (llvm::all_of(in, isOfWeight) && !isKept)
-    return Made::OfWeight;
-  if (llvm::is_contained(in, Made::OfOther))
-    return Made::OfOther;
-  // A step within the step makes a weight; a penalty adds a multiple of it.
-  if ((isa<arith::AddFOp, arith::SubFOp>(op) && in[0] == Made::Weight) ||
-      (isa<arith::AddFOp>(op) && in[1] == Made::Weight))
-    return Made::Weight;
-  // What is added to a gradient is of a penalty, unless it is of gradients.
-  if (isa<arith::AddFOp, arith::SubFOp>(op))
-    return llvm::all_equal(in)                     ? in[0]
-           : llvm::is_contained(in, Made::OfMeans) ? Made::OfOther
-                                                   : Made::OfSums;
-  // One or the other, by the weight.
-  if (isa<arith::SelectOp>(op) && isOfWeight(in[0]))
-    return in[1] == in[2] ? in[1] : Made::OfSums;
-  if (isKept || isa<arith::NegFOp>(op))
-    return in[0];
-  if (isa<arith::MulFOp>(op) && isOfWeight(in[0]))
-    return in[1];
-  if (isa<arith::MulFOp, arith::DivFOp>(op) && isOfWeight(in[1]))
-    return in[0];
-  return Made::OfOther;
-}
-
 /// What moving entries makes of what is made so; zeros may lie between them.
 static Made move(ArrayRef<Made> in) {
   SmallVector<Made> moved = llvm::filter_to_vector(
@@ -73,8 +41,9 @@ static Made move(ArrayRef<Made> in) {
   return llvm::all_of(moved, isLinear) ? Made::OfSums : Made::OfOther;
 }
 
-Makeup::Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data)
-    : weight(weight), data(data) {
+Makeup::Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data,
+               const Offs &offs)
+    : weight(weight), data(data), offs(offs) {
   known[weight] = Made::Weight;
   for (Value gradient : gradients)
     known[gradient] = Made::OfGradients;
@@ -110,17 +79,65 @@ Made Makeup::get(Value value) const {
   return found != known.end() ? found->second : getOfNumbers(value);
 }
 
+/// What `op`, a sum or a difference, makes of what is made so.
+Made Makeup::combineSum(Operation *op, ArrayRef<Made> in) const {
+  // A step within the step makes a weight; a penalty adds a multiple of it.
+  if (in[0] == Made::Weight ||
+      (isa<arith::AddFOp>(op) && in[1] == Made::Weight))
+    return Made::Weight;
+  if (llvm::all_equal(in))
+    return in[0];
+  if (llvm::is_contained(in, Made::OfMeans))
+    return Made::OfOther;
+  if (!llvm::is_contained(in, Made::OfFunctions))
+    return Made::OfSums;
+  // Gradients of second order are functions of gradients that are zero where
+  // these are; what is no number and added to one is of a penalty.
+  bool isOfPenalty = llvm::any_of(llvm::seq<unsigned>(2), [&](unsigned i) {
+    return in[i] == Made::OfFunctions &&
+           getOff(offs, op->getOperand(i)) == Off::Zero &&
+           in[1 - i] == Made::OfWeight;
+  });
+  return isOfPenalty ? Made::OfSums : Made::OfFunctions;
+}
+
+/// What `op` makes of what its operands are made of.
+Made Makeup::combine(Operation *op) const {
+  SmallVector<Made> in = llvm::map_to_vector(
+      op->getOperands(), [&](Value read) { return get(read); });
+  if (in.empty())
+    return isa<linalg::IndexOp>(op) ? Made::OfOther : Made::OfNumbers;
+  bool isKept = isa<arith::ExtFOp, arith::TruncFOp, BarrierOp>(op);
+  if (llvm::all_of(in, isOfNumbers))
+    return *llvm::max_element(in);
+  if (llvm::all_of(in, isOfWeight) && !isKept)
+    return Made::OfWeight;
+  if (llvm::is_contained(in, Made::OfOther))
+    return Made::OfOther;
+  if (isa<arith::AddFOp, arith::SubFOp>(op))
+    return combineSum(op, in);
+  // One or the other, by the weight.
+  if (isa<arith::SelectOp>(op) && isOfWeight(in[0]) && in[1] == in[2])
+    return in[1];
+  if (isa<arith::SelectOp>(op) && isOfWeight(in[0]) &&
+      !llvm::is_contained(in, Made::OfFunctions))
+    return Made::OfSums;
+  if (isKept || isa<arith::NegFOp>(op))
+    return in[0];
+  if (isa<arith::MulFOp>(op) && isOfWeight(in[0]))
+    return in[1];
+  if (isa<arith::MulFOp, arith::DivFOp>(op) && isOfWeight(in[1]))
+    return in[0];
+  return Made::OfFunctions;
+}
+
 void Makeup::add(Operation *op) {
-  auto getIn = [&](Operation *inner) {
-    return llvm::map_to_vector(inner->getOperands(),
-                               [&](Value read) { return get(read); });
-  };
   auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
   if (!linalgOp) {
-    SmallVector<Made> in = getIn(op);
-    Made made = op->getNumRegions() ? Made::OfOther : combine(op, in);
+    Made made = op->getNumRegions() ? Made::OfOther : combine(op);
     if (isa<tensor::TensorDialect>(op->getDialect()))
-      made = move(in);
+      made = move(llvm::map_to_vector(op->getOperands(),
+                                      [&](Value read) { return get(read); }));
     for (Value result : op->getResults())
       known.insert({result, made});
     return;
@@ -128,7 +145,7 @@ void Makeup::add(Operation *op) {
   for (OpOperand &operand : op->getOpOperands())
     known[linalgOp.getMatchingBlockArgument(&operand)] = get(operand.get());
   for (Operation &inner : linalgOp.getBlock()->without_terminator()) {
-    Made made = combine(&inner, getIn(&inner));
+    Made made = combine(&inner);
     for (Value result : inner.getResults())
       known[result] = made;
   }

@@ -6,6 +6,7 @@
 #ifndef BSR_ANALYSIS_MAKEUP_H
 #define BSR_ANALYSIS_MAKEUP_H
 
+#include "bsr/Analysis/OffPattern.h"
 #include "bsr/Analysis/StepData.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -19,24 +20,30 @@ enum class Made {
   OfWeight,    ///< Functions of these.
   OfGradients, ///< Gradients, linearly.
   OfSums,      ///< Gradients, and what is added to them.
+  OfFunctions, ///< Other functions of gradients and the weight alone.
   OfOther
 };
 
 /// What values are made of, which are added in the order of the program.
 class Makeup {
 public:
-  Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data);
+  /// `offs` says what they are off the pattern.
+  Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data,
+         const Offs &offs);
 
-  /// Adds the results of entry-wise `op`.
+  /// Adds the results of entry-wise `op`, of which `offs` has all values.
   void add(Operation *op);
 
   Made get(Value value) const;
 
 private:
   Made getOfNumbers(Value value) const;
+  Made combine(Operation *op) const;
+  Made combineSum(Operation *op, ArrayRef<Made> in) const;
 
   Value weight;
   const StepData &data;
+  const Offs &offs;
   DenseMap<Value, Made> known;
 };
 
