@@ -131,6 +131,16 @@ static std::optional<Partition> getPartition(func::FuncOp func, unsigned arg,
   partition.dim = isColumn != isTransposed;
   starts.insert({0, type.getDimSize(partition.dim)});
   llvm::append_range(partition.starts, starts);
+  // A tensor of one entry is a number, and cannot be marked.
+  if (type.getDimSize(1 - partition.dim) == 1 &&
+      llvm::any_of(llvm::seq(partition.size()), [&](int64_t i) {
+        return partition.starts[i + 1] - partition.starts[i] == 1;
+      })) {
+    if (isMarkedWeight(func, arg))
+      warn() << ": expected slices of more than one entry, but got one: what "
+                "is computed with them stays dense";
+    return std::nullopt;
+  }
   if (!isMarkedWeight(func, arg))
     return partition;
   InFlightDiagnostic warning = warn();

@@ -114,3 +114,17 @@ func.func @taken(%w: tensor<16x12xf32> {bsr.mark = #bsr.mark<block = 4x4, densit
   %y = tensor.extract_slice %w[0, 0] [8, 12] [1, 1] : tensor<16x12xf32> to tensor<8x12xf32>
   return %y : tensor<8x12xf32>
 }
+
+// -----
+
+// A part of one entry would be a number, which has no pattern.
+// CHECK-LABEL: func.func @one_entry(
+// CHECK-SAME:    tensor<1x3xf32> {{{.*}}bsr.name = "w"
+// CHECK-SAME:    tensor<1x3xf32> {{{.*}}bsr.name = "w.m"
+// expected-warning @below {{weight "w": expected slices of more than one entry, but got one: what is computed with them stays dense}}
+func.func @one_entry(%w: tensor<1x3xf32> {bsr.mark = #bsr.mark<block = 1x1, density = 0.5, weight = "w">, bsr.name = "w"},
+                     %m: tensor<1x3xf32> {bsr.mark = #bsr.mark<block = 1x1, density = 0.5, weight = "w">, bsr.name = "w.m"})
+    -> (tensor<1x2xf32> {bsr.name = "y"}, tensor<1x3xf32> {bsr.name = "z"}) {
+  %y = tensor.extract_slice %w[0, 1] [1, 2] [1, 1] : tensor<1x3xf32> to tensor<1x2xf32>
+  return %y, %m : tensor<1x2xf32>, tensor<1x3xf32>
+}

@@ -472,8 +472,8 @@ def BSRSplitWeights : Pass<"bsr-split-weights", "ModuleOp"> {
 
     A slice may be taken of what is computed of the weight entry by entry: a cast,
     its transpose. A matrix stays as it is, and what is computed with its slices
-    dense, if these cut rows and columns, are vectors, or cut blocks, which a
-    warning says, or if the pattern is static.
+    dense, if these cut rows and columns, are vectors, cut blocks or leave a part of
+    one entry, which a warning says of both, or if the pattern is static.
 
     Before:
 
