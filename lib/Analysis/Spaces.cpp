@@ -193,6 +193,7 @@ void Spaces::addOthers() {
     llvm::append_range(space.shape, type.getShape());
     space.roots.push_back(terminator->getOperand(result.getInt()));
     walk(space, space.roots, Entries::getWhole(space.shape));
+    findOuterProducts(space);
     if (!role) {
       SmallVector<Operation *> users(arg.getUsers());
       DenseSet<Operation *> dependents = getDependents(users);

@@ -26,11 +26,31 @@ bool bsr::isGather(Operation *op) {
   return linalgOp && linalgOp.getNumReductionLoops() == 0 && !isEntryWise(op);
 }
 
+/// The rank of a tensor, or 0.
+static int64_t getRank(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type ? type.getRank() : 0;
+}
+
+/// True if `result` of `op`, a number, is an activation of a batch of one: a
+/// function of a batch of one number, or a product, where a norm is a number.
+static bool isBatchOfOne(Value result, Value batch, Operation *op) {
+  auto product = dyn_cast<linalg::LinalgOp>(op);
+  bool isProduct = product && product.getNumReductionLoops() &&
+                   product.getNumDpsInputs() > 1;
+  return isNumber(batch) ? getRank(result) > 0
+                         : isProduct && getRank(result) > 1;
+}
+
 StepData::StepData(func::FuncOp func) : func(func) {
   SmallVector<Value> worklist;
-  auto reach = [&](Value value) {
-    if (!isNumber(value) && data.insert(value).second)
+  auto add = [&](Value value) {
+    if (data.insert(value).second)
       worklist.push_back(value);
+  };
+  auto reach = [&](Value value) {
+    if (!isNumber(value))
+      add(value);
   };
   // A single integer is data where it looks up what is more than a number.
   auto reachLookups = [&](auto &self, Value number) -> void {
@@ -46,10 +66,8 @@ StepData::StepData(func::FuncOp func) : func(func) {
       continue;
     reach(arg);
     // A batch of one number, which no rate has the dimensions of.
-    if (isNumber(arg) && cast<RankedTensorType>(arg.getType()).getRank() > 1) {
-      data.insert(arg);
-      worklist.push_back(arg);
-    }
+    if (getRank(arg) > 1)
+      add(arg);
     if (isNumber(arg) && getElementTypeOrSelf(arg.getType()).isInteger())
       reachLookups(reachLookups, arg);
   }
@@ -57,10 +75,14 @@ StepData::StepData(func::FuncOp func) : func(func) {
   for (Value value : worklist)
     llvm::append_range(readers, value.getUsers());
   behind = Dependents(readers);
-  while (!worklist.empty())
-    for (Operation *user : worklist.pop_back_val().getUsers())
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    for (Operation *user : value.getUsers())
       for (; user && user != func; user = user->getParentOp())
-        llvm::for_each(user->getResults(), reach);
+        for (Value result : user->getResults())
+          if (!isNumber(result) || isBatchOfOne(result, value, user))
+            add(result);
+  }
 }
 
 bool StepData::isOnlyOf(Value value, const DenseSet<Value> &values) const {

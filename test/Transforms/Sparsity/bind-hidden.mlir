@@ -390,3 +390,53 @@ func.func @examples_and_penalty(
   %next = linalg.sub ins(%w, %sum : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %next, %norms, %norm : tensor<8x8xf32>, tensor<2xf32>, tensor<f32>
 }
+
+// -----
+
+// One row is looked up, and positions are added to it: the gradient is the row's
+// as well, and masked where it is the positions' alone.
+// CHECK-LABEL: func.func @row_and_position(
+// CHECK:         %[[G:.*]] = linalg.matmul indexing_maps
+// CHECK:         tensor.collapse_shape %[[G]]
+// CHECK:         %[[S:.*]] = bsr.sample %{{.*}}, %[[G]]
+// CHECK:         %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK:         linalg.reduce {{.*}} ins(%[[D]]
+#right = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>, affine_map<(i, j, k) -> (i, j)>]
+#mark = #bsr.mark<block = 1x1, density = 0.5, weight = "p">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @row_and_position(
+    %p: tensor<1x8xf32> {bsr.name = "p", bsr.result = 0 : i64, bsr.mark = #mark},
+    %t: tensor<5x8xf32> {bsr.name = "t", bsr.result = 1 : i64}, %v: tensor<8x8xf32> {bsr.name = "v", bsr.result = 2 : i64},
+    %ids: tensor<1xi64>) -> (tensor<1x8xf32>, tensor<5x8xf32>, tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<1x8xf32>
+  %e = tensor.empty() : tensor<1x8xf32>
+  %e5 = tensor.empty() : tensor<5x8xf32>
+  %z = arith.constant 0.0 : f32
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %x = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]} ins(%ids : tensor<1xi64>) outs(%e : tensor<1x8xf32>) {
+  ^bb0(%id: i64, %o: f32):
+    %row = arith.index_cast %id : i64 to index
+    %col = linalg.index 1 : index
+    %0 = tensor.extract %t[%row, %col] : tensor<5x8xf32>
+    linalg.yield %0 : f32
+  } -> tensor<1x8xf32>
+  %h = linalg.add ins(%x, %p : tensor<1x8xf32>, tensor<1x8xf32>) outs(%e : tensor<1x8xf32>) -> tensor<1x8xf32>
+  %y = linalg.matmul ins(%h, %v : tensor<1x8xf32>, tensor<8x8xf32>) outs(%c : tensor<1x8xf32>) -> tensor<1x8xf32>
+  %g = linalg.matmul indexing_maps = #right ins(%y, %v : tensor<1x8xf32>, tensor<8x8xf32>) outs(%c : tensor<1x8xf32>) -> tensor<1x8xf32>
+  %id = tensor.collapse_shape %ids [] : tensor<1xi64> into tensor<i64>
+  %r = tensor.collapse_shape %g [[0, 1]] : tensor<1x8xf32> into tensor<8xf32>
+  %gt = linalg.generic {indexing_maps = [affine_map<(i, j) -> ()>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+                        iterator_types = ["parallel", "parallel"]} ins(%id, %r : tensor<i64>, tensor<8xf32>) outs(%e5 : tensor<5x8xf32>) {
+  ^bb0(%a: i64, %b: f32, %o: f32):
+    %0 = linalg.index 0 : index
+    %1 = arith.index_cast %0 : index to i64
+    %2 = arith.cmpi eq, %1, %a : i64
+    %3 = arith.select %2, %b, %z : f32
+    linalg.yield %3 : f32
+  } -> tensor<5x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%g : tensor<1x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %np = linalg.sub ins(%p, %g : tensor<1x8xf32>, tensor<1x8xf32>) outs(%e : tensor<1x8xf32>) -> tensor<1x8xf32>
+  %nt = linalg.sub ins(%t, %gt : tensor<5x8xf32>, tensor<5x8xf32>) outs(%e5 : tensor<5x8xf32>) -> tensor<5x8xf32>
+  return %np, %nt, %v, %norm : tensor<1x8xf32>, tensor<5x8xf32>, tensor<8x8xf32>, tensor<f32>
+}
