@@ -197,8 +197,9 @@ HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
   return rival;
 }
 
-HiddenGradients::Updates
-HiddenGradients::findUpdates(Value value, const Space &space) const {
+HiddenGradients::Updates HiddenGradients::findUpdates(Value value,
+                                                      const Space &space,
+                                                      bool takesFactors) const {
   auto countElements = [](Value value) {
     auto type = dyn_cast<RankedTensorType>(value.getType());
     return type ? type.getNumElements() : 1;
@@ -219,7 +220,8 @@ HiddenGradients::findUpdates(Value value, const Space &space) const {
                    llvm::all_of(op.getDpsInputs(),
                                 [&](Value input) {
                                   return input == next ||
-                                         countElements(input) <= examples;
+                                         (takesFactors &&
+                                          countElements(input) <= examples);
                                 })
              : isa<tensor::TensorDialect>(user->getDialect());
       for (Value result : user->getResults()) {
@@ -250,12 +252,19 @@ std::optional<HiddenGradient> HiddenGradients::judge(const FactorRead &read,
   if (!found)
     return std::nullopt;
   Value result = op->getResult(0);
-  Updates updates = findUpdates(result, space);
+  Updates updates = findUpdates(result, space, /*takesFactors=*/true);
   bool isAfter = forward.after.contains(op);
-  bool isOfOthers = updates.hasOthers && !(updates.hasOwn && isAfter);
-  if ((!updates.hasOwn && !isAfter) ||
-      (isOfOthers && (!isAfter || updates.hasNear)) ||
-      isOnlySummed(result, space))
+  auto areOfOthers = [&](const Updates &updates) {
+    return updates.hasOthers && !(updates.hasOwn && isAfter);
+  };
+  auto areTheirs = [&](const Updates &updates) {
+    return areOfOthers(updates) && (!isAfter || updates.hasNear);
+  };
+  bool isOfOthers = areOfOthers(updates);
+  // What looks like a factor of each example may be an activation of each.
+  if ((!updates.hasOwn && !isAfter) || isOnlySummed(result, space) ||
+      (areTheirs(updates) &&
+       areTheirs(findUpdates(result, space, /*takesFactors=*/false))))
     return std::nullopt;
   HiddenGradient gradient{result, found->entries.value_or(Entries()),
                           /*isSure=*/true};

@@ -26,20 +26,29 @@ bool bsr::isGather(Operation *op) {
   return linalgOp && linalgOp.getNumReductionLoops() == 0 && !isEntryWise(op);
 }
 
-/// The rank of a tensor, or 0.
-static int64_t getRank(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type ? type.getRank() : 0;
+static bool hasIntegers(Value value) {
+  return getElementTypeOrSelf(value.getType()).isInteger();
 }
 
-/// True if `result` of `op`, a number, is an activation of a batch of one: a
-/// function of a batch of one number, or a product, where a norm is a number.
-static bool isBatchOfOne(Value result, Value batch, Operation *op) {
+/// True if `value` is a number that may be a batch: rates and counts have no
+/// dimensions, or those of one.
+static bool isBatchOfOne(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && isNumber(value) &&
+         type.getRank() > (type.getElementType().isInteger() ? 0 : 1);
+}
+
+/// True if `result` of `op`, a number, is data as `operand` is: a function of a
+/// batch of one number, or a product of activations, where a norm is none.
+static bool isNumberOfData(Value result, Value operand, Operation *op) {
+  auto type = dyn_cast<RankedTensorType>(result.getType());
+  if (!type)
+    return false;
+  if (isNumber(operand))
+    return type.getRank() > 0 || hasIntegers(result);
   auto product = dyn_cast<linalg::LinalgOp>(op);
-  bool isProduct = product && product.getNumReductionLoops() &&
-                   product.getNumDpsInputs() > 1;
-  return isNumber(batch) ? getRank(result) > 0
-                         : isProduct && getRank(result) > 1;
+  return product && product.getNumReductionLoops() &&
+         product.getNumDpsInputs() > 1 && type.getRank() > 0;
 }
 
 StepData::StepData(func::FuncOp func) : func(func) {
@@ -48,27 +57,24 @@ StepData::StepData(func::FuncOp func) : func(func) {
     if (data.insert(value).second)
       worklist.push_back(value);
   };
-  auto reach = [&](Value value) {
-    if (!isNumber(value))
-      add(value);
-  };
   // A single integer is data where it looks up what is more than a number.
+  DenseSet<Value> places;
   auto reachLookups = [&](auto &self, Value number) -> void {
-    for (Operation *user : number.getUsers()) {
-      if (isGather(user))
-        llvm::for_each(user->getResults(), reach);
-      else if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(user))
-        self(self, user->getResult(0));
-    }
+    if (!places.insert(number).second)
+      return;
+    for (Operation *user : number.getUsers())
+      for (Value result : user->getResults())
+        if (isNumber(result) && hasIntegers(result))
+          self(self, result);
+        else if (!isNumber(result) && isGather(user))
+          add(result);
   };
   for (BlockArgument arg : func.getArguments()) {
     if (!isData(arg))
       continue;
-    reach(arg);
-    // A batch of one number, which no rate has the dimensions of.
-    if (getRank(arg) > 1)
+    if (!isNumber(arg) || isBatchOfOne(arg))
       add(arg);
-    if (isNumber(arg) && getElementTypeOrSelf(arg.getType()).isInteger())
+    else if (hasIntegers(arg))
       reachLookups(reachLookups, arg);
   }
   SmallVector<Operation *> readers;
@@ -80,7 +86,7 @@ StepData::StepData(func::FuncOp func) : func(func) {
     for (Operation *user : value.getUsers())
       for (; user && user != func; user = user->getParentOp())
         for (Value result : user->getResults())
-          if (!isNumber(result) || isBatchOfOne(result, value, user))
+          if (!isNumber(result) || isNumberOfData(result, value, user))
             add(result);
   }
 }

@@ -64,11 +64,12 @@ public:
 private:
   /// Whose next values are made of a value with the entries of a weight, or
   /// some for each example, entry by entry and summed over examples: other
-  /// parameters' (`hasOthers`) in this way (`hasNear`), or by a product.
+  /// parameters' (`hasOthers`) in this way (`hasNear`), or by a product. In the
+  /// sums, examples may have a factor each if `takesFactors`.
   struct Updates {
     bool hasOwn = false, hasOthers = false, hasNear = false;
   };
-  Updates findUpdates(Value value, const Space &space) const;
+  Updates findUpdates(Value value, const Space &space, bool takesFactors) const;
 
   /// What the owner of the operand of `read`, which is `factor`, is.
   std::optional<HiddenGradient> judge(const FactorRead &read,
