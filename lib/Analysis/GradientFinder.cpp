@@ -13,11 +13,26 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// True if `gradient`, of which it is not known which entries of its weight it
+/// has, is that of another weight as a whole.
+static bool isAnothers(const HiddenGradient &gradient,
+                       ArrayRef<SmallVector<HiddenGradient>> candidates) {
+  auto type = cast<RankedTensorType>(gradient.value.getType());
+  return gradient.entries.sizes.empty() &&
+         llvm::any_of(candidates, [&](ArrayRef<HiddenGradient> found) {
+           return llvm::any_of(found, [&](const HiddenGradient &other) {
+             return other.isSure && other.value == gradient.value &&
+                    ArrayRef(other.entries.sizes) == type.getShape();
+           });
+         });
+}
+
 GradientFinder::GradientFinder(
     func::FuncOp func, ArrayRef<BoundWeight> weights,
     function_ref<void(const BoundWeight &, Operation *, StringRef)> report)
     : func(func), weights(weights), report(report), spaces(func, weights),
       data(func), hiddenGradients(func, spaces), owners(func, spaces) {
+  SmallVector<SmallVector<HiddenGradient>> candidates;
   for (auto [number, weight] : llvm::enumerate(weights)) {
     Forward forward(weight, data, spaces);
     Space &space = spaces[number];
@@ -37,17 +52,22 @@ GradientFinder::GradientFinder(
       forward = Forward(weight, data, spaces, found);
       found = hiddenGradients.find(space, forward, isPlain);
     }
+    candidates.push_back(std::move(found));
+    forwards.push_back(std::move(forward));
+  }
+  for (auto [number, weight] : llvm::enumerate(weights)) {
     hidden.emplace_back();
-    for (HiddenGradient &gradient : found) {
+    for (HiddenGradient &gradient : candidates[number]) {
       if (!gradient.isSure) {
-        report(weight, gradient.value.getDefiningOp(), "may be it");
+        if (!isAnothers(gradient, candidates))
+          report(weight, gradient.value.getDefiningOp(), "may be it");
         continue;
       }
       hidden.back().push_back(gradient.value);
-      space.entries[gradient.value].assign({gradient.entries});
+      spaces[number].entries[gradient.value].assign({gradient.entries});
     }
-    isAdded.push_back(!hiddenGradients.findMixtures(weight, forward).empty());
-    forwards.push_back(std::move(forward));
+    isAdded.push_back(
+        !hiddenGradients.findMixtures(weight, forwards[number]).empty());
     opens.push_back(getOpen(number, spaces));
     activations.push_back(
         getActivations(number, spaces, data, owners, isAdded.back()));

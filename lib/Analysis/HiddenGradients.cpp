@@ -16,6 +16,12 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// The elements of a tensor, or 1.
+static int64_t countElements(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type ? type.getNumElements() : 1;
+}
+
 /// Goes on from `read`, of `slice`, to what that is a slice of, stripped.
 static Value readWhole(tensor::ExtractSliceOp slice, FactorRead &read) {
   Stripped whole = strip(slice.getSource());
@@ -105,9 +111,6 @@ bool HiddenGradients::isOnlySummed(Value value, const Space &space) {
 /// over examples.
 static bool isUsedAsGradient(Value value, int64_t count, const Spaces &spaces,
                              const Forward &forward) {
-  auto countElements = [](Value value) {
-    return cast<RankedTensorType>(value.getType()).getNumElements();
-  };
   SmallVector<Value> worklist = {value};
   DenseSet<Value> seen;
   while (!worklist.empty()) {
@@ -154,6 +157,24 @@ static bool hasOtherLookUp(const Factor &factor, const Forward &forward,
   });
 }
 
+/// True if `product` may be a gradient of `weight`, or those of examples, by
+/// its shape: these have the weight's dimensions, too.
+static bool mayHaveEntriesOf(Value product, Value weight) {
+  int64_t entries = countElements(product), count = countElements(weight);
+  if (entries == count || entries % count)
+    return entries == count;
+  SmallVector<int64_t> left(
+      cast<RankedTensorType>(product.getType()).getShape());
+  return llvm::all_of(cast<RankedTensorType>(weight.getType()).getShape(),
+                      [&](int64_t extent) {
+                        auto *found = llvm::find(left, extent);
+                        if (found == left.end())
+                          return extent == 1;
+                        left.erase(found);
+                        return true;
+                      });
+}
+
 HiddenGradients::Rival
 HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
                            const Forward &forward) const {
@@ -182,7 +203,8 @@ HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
     for (auto [at, dim] : llvm::enumerate(read.dims))
       isSummed |= dim >= 0 && llvm::is_contained(factor.dims, dim) &&
                   !resultMap.getResultPosition(map.getResult(at));
-    if (forward.values.contains(weight) || !isSummed)
+    if (forward.values.contains(weight) || !isSummed ||
+        !mayHaveEntriesOf(product->getResult(0), weight))
       continue;
     rival = Rival::Possible;
     for (Value input : product.getDpsInputs()) {
@@ -200,10 +222,6 @@ HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
 HiddenGradients::Updates HiddenGradients::findUpdates(Value value,
                                                       const Space &space,
                                                       bool takesFactors) const {
-  auto countElements = [](Value value) {
-    auto type = dyn_cast<RankedTensorType>(value.getType());
-    return type ? type.getNumElements() : 1;
-  };
   int64_t count = space.shape[0] * space.shape[1];
   int64_t examples = countElements(value) / count;
   Updates updates;
@@ -490,9 +508,6 @@ HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
     return found;
   DenseSet<Operation *> after = getDependents(mixtures);
   int64_t count = space.shape[0] * space.shape[1];
-  auto countElements = [](Value value) {
-    return cast<RankedTensorType>(value.getType()).getNumElements();
-  };
   // One after the other may be of one gradient.
   for (linalg::LinalgOp op : sums) {
     Value result = op->getResult(0), input = op.getDpsInputs()[0];

@@ -3,15 +3,21 @@
 // What values are off the pattern of a weight, operation by operation.
 
 #include "bsr/Analysis/OffPattern.h"
+#include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
 Off bsr::getOff(const Offs &offs, Value value) {
   auto known = offs.find(value);
-  return known == offs.end() ? Off::Constant : known->second;
+  if (known != offs.end())
+    return known->second;
+  return isZeros(value) || value.getDefiningOp<tensor::EmptyOp>()
+             ? Off::Zero
+             : Off::Constant;
 }
 
 Off bsr::getBodyOff(linalg::LinalgOp op, OpResult result, Offs &offs) {
@@ -23,7 +29,9 @@ Off bsr::getBodyOff(linalg::LinalgOp op, OpResult result, Offs &offs) {
       most = std::max(most, getOff(offs, operand));
       least = std::min(least, getOff(offs, operand));
     }
-    if (isa<arith::MulFOp>(inner) && least == Off::Zero)
+    if (isa<arith::ConstantOp>(inner))
+      most = isZeros(inner.getResult(0)) ? Off::Zero : Off::Constant;
+    else if (isa<arith::MulFOp>(inner) && least == Off::Zero)
       most = Off::Zero;
     else if (isa<arith::DivFOp>(inner) &&
              getOff(offs, inner.getOperand(0)) == Off::Zero)

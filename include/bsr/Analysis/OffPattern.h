@@ -14,7 +14,8 @@ namespace mlir::bsr {
 enum class Off { Zero, Constant, Data };
 using Offs = DenseMap<Value, Off>;
 
-/// What `value` is; `Constant` if `offs` does not have it.
+/// What `value` is. What `offs` does not have is `Constant`, unless it is
+/// zeros.
 Off getOff(const Offs &offs, Value value);
 
 /// What a result of element-wise `op` is, of which `offs` has the operands: a

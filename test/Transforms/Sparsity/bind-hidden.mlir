@@ -440,3 +440,50 @@ func.func @row_and_position(
   %nt = linalg.sub ins(%t, %gt : tensor<5x8xf32>, tensor<5x8xf32>) outs(%e5 : tensor<5x8xf32>) -> tensor<5x8xf32>
   return %np, %nt, %v, %norm : tensor<1x8xf32>, tensor<5x8xf32>, tensor<8x8xf32>, tensor<f32>
 }
+
+// -----
+
+// Two weights are multiplied with the same, side by side: by its dimensions a
+// gradient is one's, though it has as many entries as two of the other's. Zeros that
+// are added are no penalty.
+// CHECK-LABEL: func.func @side_by_side(
+// CHECK-NOT:     bsr.unmasked
+// CHECK:         %[[G:.*]] = linalg.matmul indexing_maps
+// CHECK-NEXT:    %[[S:.*]] = bsr.sample %{{.*}}, %[[G]]
+// CHECK-NEXT:    %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK:         linalg.reduce {{.*}} ins(%[[D]]
+// CHECK:         linalg.add ins(%{{.*}}, %[[D]]
+// CHECK-NOT:     bsr.sample
+// CHECK:         return
+#turned = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+#mark1 = #bsr.mark<block = 4x4, density = 0.5, weight = "u">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @side_by_side(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %u: tensor<8x4xf32> {bsr.name = "u", bsr.mark = #mark1},
+    %v: tensor<8x6xf32> {bsr.name = "v", bsr.result = 0 : i64, bsr.role = "param"},
+    %x: tensor<5x8xf32>) -> (tensor<8x6xf32>, tensor<f32>, tensor<5x14xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c5 = arith.constant dense<0.0> : tensor<5x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<5x4xf32>
+  %c6 = arith.constant dense<0.0> : tensor<5x6xf32>
+  %c14 = arith.constant dense<0.0> : tensor<5x14xf32>
+  %c18 = arith.constant dense<0.0> : tensor<5x18xf32>
+  %e = tensor.empty() : tensor<8x14xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.matmul ins(%x, %w : tensor<5x8xf32>, tensor<8x8xf32>) outs(%c5 : tensor<5x8xf32>) -> tensor<5x8xf32>
+  %q = linalg.matmul ins(%x, %u : tensor<5x8xf32>, tensor<8x4xf32>) outs(%c4 : tensor<5x4xf32>) -> tensor<5x4xf32>
+  %z = linalg.matmul ins(%x, %v : tensor<5x8xf32>, tensor<8x6xf32>) outs(%c6 : tensor<5x6xf32>) -> tensor<5x6xf32>
+  %a = tensor.insert_slice %y into %c18[0, 0] [5, 8] [1, 1] : tensor<5x8xf32> into tensor<5x18xf32>
+  %b = tensor.insert_slice %q into %a[0, 8] [5, 4] [1, 1] : tensor<5x4xf32> into tensor<5x18xf32>
+  %k = tensor.insert_slice %z into %b[0, 12] [5, 6] [1, 1] : tensor<5x6xf32> into tensor<5x18xf32>
+  %t = linalg.tanh ins(%k : tensor<5x18xf32>) outs(%c18 : tensor<5x18xf32>) -> tensor<5x18xf32>
+  %d = tensor.extract_slice %t[0, 0] [5, 8] [1, 1] : tensor<5x18xf32> to tensor<5x8xf32>
+  %g = linalg.matmul indexing_maps = #turned ins(%x, %d : tensor<5x8xf32>, tensor<5x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %more = linalg.add ins(%c, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %left = tensor.insert_slice %more into %e[0, 0] [8, 8] [1, 1] : tensor<8x8xf32> into tensor<8x14xf32>
+  %both = tensor.insert_slice %v into %left[0, 8] [8, 6] [1, 1] : tensor<8x6xf32> into tensor<8x14xf32>
+  %f = linalg.matmul ins(%x, %both : tensor<5x8xf32>, tensor<8x14xf32>) outs(%c14 : tensor<5x14xf32>) -> tensor<5x14xf32>
+  return %v, %norm, %f : tensor<8x6xf32>, tensor<f32>, tensor<5x14xf32>
+}
