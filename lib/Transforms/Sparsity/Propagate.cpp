@@ -8,6 +8,7 @@
 #include "bsr/Dialect/Rows.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -47,9 +48,12 @@ static std::string getWeightName(func::FuncOp func, Value pattern) {
   return name;
 }
 
-/// Why `op`, which could have been element-wise, is not: ": its ...", or "".
+/// Why `op`, which could have been element-wise or on blocks, is not: ": its
+/// ...", or "".
 static std::string explain(Operation *op) {
   auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  if (linalgOp && op->getParentOfType<scf::IfOp>())
+    return ": it is in a branch";
   if (!linalgOp || linalgOp.getNumReductionLoops())
     return "";
   StringRef obstacle = getElementWiseObstacle(linalgOp);

@@ -3,6 +3,7 @@
 // The rules that push bsr.to_dense down through what reads it.
 
 #include "Propagation.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IRMapping.h"
@@ -15,6 +16,10 @@ using namespace mlir::bsr;
 bool Propagation::push(Operation *op) {
   auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
   if (!linalgOp || !linalgOp.hasPureTensorSemantics())
+    return false;
+  // Kernels on patterns stand outside of branches: what is there reads the
+  // matrix.
+  if (op->getParentOfType<scf::IfOp>())
     return false;
   if (pushLookUp(linalgOp))
     return true;

@@ -318,3 +318,29 @@ func.func @obstacles(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2
   } -> tensor<8x8xf32>
   return %0, %3 : tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// Kernels on patterns stand outside of branches: what is in one reads the matrix.
+// CHECK-LABEL: func.func @branch(
+// CHECK:         scf.if
+// CHECK-NEXT:      linalg.matmul
+// CHECK:         } else {
+// CHECK-NEXT:      linalg.exp
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+// expected-remark @below {{weight %arg0: 0 spmm, 0 spmm transposed, 0 sddmm, 2 left dense}}
+// expected-remark @below {{total of 1 weights: 0 spmm, 0 spmm transposed, 0 sddmm, 2 left dense}}
+func.func @branch(%p: !p, %w: tensor<2x4x4xf32>, %x: tensor<8x8xf32>, %c: i1) -> tensor<8x8xf32> {
+  %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %z = arith.constant dense<0.0> : tensor<8x8xf32>
+  %0 = scf.if %c -> tensor<8x8xf32> {
+    // expected-remark @below {{'linalg.matmul', which reads the whole matrix: it is in a branch}}
+    %1 = linalg.matmul ins(%x, %d : tensor<8x8xf32>, tensor<8x8xf32>) outs(%z : tensor<8x8xf32>) -> tensor<8x8xf32>
+    scf.yield %1 : tensor<8x8xf32>
+  } else {
+    // expected-remark @below {{'linalg.exp', which reads the whole matrix: it is in a branch}}
+    %1 = linalg.exp ins(%d : tensor<8x8xf32>) outs(%z : tensor<8x8xf32>) -> tensor<8x8xf32>
+    scf.yield %1 : tensor<8x8xf32>
+  }
+  return %0 : tensor<8x8xf32>
+}

@@ -454,7 +454,8 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
     order of dimensions; transposes in front of an operand are looked through.
 
     Not covered: two patterns in one element-wise operation, products of two
-    sparse matrices, batch dimensions, reductions other than sums. What cannot cancel stays, dense and right, and is reported as a remark
+    sparse matrices, batch dimensions, reductions other than sums, what a branch
+    (`scf.if`) reads. What cannot cancel stays, dense and right, and is reported as a remark
     that names the weight and the operation in the way. That no `to_dense` is left
     does not make a step sparse: a dense product of which something else needs
     every entry, although its blocks are sampled, is reported too. With
