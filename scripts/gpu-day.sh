@@ -77,6 +77,7 @@ if [[ $bundle ]]; then
   cp scripts/recorded-tool "$bundle/bin/sparse-opt"
   cp -r --parents python/sparse_opt scripts/gpu-day.sh scripts/gpu_day.py scripts/check-device.sh test/Integration test/Tools/Inputs \
     benchmarks/*.py examples/*.gz examples/bert.yaml "$bundle"
+  cp -r /usr/lib/llvm-22/utils/lit/lit "$bundle/scripts" # which reads the commands of tests
   git rev-parse --short HEAD > "$bundle/commit"
   cat > "$bundle/run.sh" <<'SHELL'
 #!/usr/bin/env bash

@@ -20,7 +20,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import typing
+
+sys.path.append("/usr/lib/llvm-22/utils/lit")  # a bundle has its own beside this file
+import lit.Test  # noqa: E402: found by the line above
+import lit.TestRunner  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TESTS = ROOT / "test" / "Integration"
@@ -40,16 +45,28 @@ class Part(typing.NamedTuple):
     compiles: bool = True  # has something to be recorded
 
 
+def read_test(path):
+    """The commands of a test's RUN lines, as lit reads them; none of one that requires something."""
+    config = types.SimpleNamespace(available_features=set(), limit_to_features=set())
+    suite = lit.Test.TestSuite("bsr", str(path.parent), str(path.parent), config)
+    script = lit.TestRunner.parseIntegratedTestScript(lit.Test.Test(suite, (path.name,), config))
+    if isinstance(script, lit.Test.Result):
+        if script.code is lit.Test.UNSUPPORTED:
+            return []
+        sys.exit(f"error: expected {path} to have commands, but got: {script.output}")
+    substitutions = [("%numpy_python", shlex.quote(sys.executable)), ("%src_root", str(ROOT)), ("%S", str(path.parent))]
+    commands = lit.TestRunner.applySubstitutions(script, substitutions)
+    return [re.sub(r"^%dbg\([^)]*\) *", "", command) for command in commands]  # where lit found it
+
+
 def find_tests():
-    """The commands of the tests of GPUs, as their RUN lines have them, without those of the interpreter alone."""
+    """The commands of the tests of GPUs, without those of the interpreter alone."""
     commands = []
     for path in sorted(TESTS.glob("gpu*.test")):
-        if path.stem in ("gpu-device", "gpu-driver"):
-            continue
-        for line in re.findall(r"^RUN: (.*%numpy_python .*)$", path.read_text(), re.M):
-            line = line.replace("%numpy_python", shlex.quote(sys.executable)).replace("%S", str(TESTS)).replace("%src_root", str(ROOT))
-            if "%t" not in line and INTERPRETED.get(path.stem, "none") not in line:
-                commands.append(["/usr/bin/env", *shlex.split(line.removeprefix("env "))])
+        for command in read_test(path):
+            # What is left of the form %x: files that other commands write, the driver of the tests.
+            if not re.search(r"%\w", command) and INTERPRETED.get(path.stem, "none") not in command:
+                commands.append(["/usr/bin/env", *shlex.split(command.removeprefix("env "))])
     return commands
 
 
