@@ -19,7 +19,7 @@
 #
 #   DIR/run.sh [--rehearse] [--parts REGEX] [REPORT]
 #
-# runs them on that machine (28 MB). One that is made with --rehearse has what a rehearsal
+# runs them on that machine (29 MB). One that is made with --rehearse has what a rehearsal
 # compiles alone.
 
 set -euo pipefail

@@ -5,11 +5,14 @@ A command is an indented line outside of a fence, with what a backslash or an
 open bracket continues. COMMANDS says for each how it runs: as it stands, in a
 smaller form, or in which other test; one that the table lacks is an error, and
 so is one that no page has any more. The commands of a page run in their order,
-in one folder that has the repository's.
+in one folder that has the repository's: a temporary one, or one in DIR, where it
+stays.
 
-    commands.py <source root> <build root> [<extra of python/pyproject.toml>]...
+    commands.py [--keep DIR] <source root> <build root> [<extra of python/pyproject.toml>]...
 """
 
+import argparse
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -17,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,9 +318,9 @@ def find(table, command):
     return next((start for start in table if command.startswith(start)), None)
 
 
-def prepare(root, build, page):
-    """Returns the folder that the page's commands run in."""
-    folder = pathlib.Path(re.sub(r"\W", "-", page)).absolute()
+def prepare(root, build, work, page):
+    """Returns the folder that the page's commands run in, in `work`."""
+    folder = work / re.sub(r"\W", "-", page)
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "build").mkdir(parents=True)
     for entry in root.iterdir():
@@ -335,7 +339,7 @@ def run(folder, script):
     return f"{done.stdout[-2000:]}{done.stderr[-2000:]}" if done.returncode else None
 
 
-def check(root, build, extras, page):
+def check(root, build, work, extras, page):
     """Yields what is wrong with a page."""
     table = COMMANDS.get(page, {})
     text = list(commands((root / page).read_text()))
@@ -355,7 +359,7 @@ def check(root, build, extras, page):
         if not isinstance(how, Run) or bool(how.needs) != bool(extras) or not how.needs <= extras:
             continue
         if not prepared:
-            folder, prepared = prepare(root, build, page), True
+            folder, prepared = prepare(root, build, work, page), True
             if message := run(folder, PREPARE.get(page, "")):
                 yield f"expected the preparation to run, but got:\n{message}"
                 return
@@ -367,10 +371,17 @@ def check(root, build, extras, page):
 
 
 def main():
-    root, build = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-    extras = frozenset(sys.argv[3:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--keep", metavar="DIR", type=pathlib.Path)
+    parser.add_argument("root", metavar="source root", type=pathlib.Path)
+    parser.add_argument("build", metavar="build root", type=pathlib.Path)
+    parser.add_argument("extras", metavar="extra", nargs="*")
+    options = parser.parse_args()
+    root, build, extras = options.root.resolve(), options.build.resolve(), frozenset(options.extras)
     pages = ["README.md", *sorted(f"docs/{path.name}" for path in (root / "docs").glob("*.md"))]
-    errors = [f"{page}: {error}" for page in pages for error in check(root, build, extras, page)]
+    with contextlib.nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as work:
+        work = pathlib.Path(work).resolve()
+        errors = [f"{page}: {error}" for page in pages for error in check(root, build, work, extras, page)]
     errors += [f"expected page {page}, but got none" for page in COMMANDS.keys() - set(pages)]
     for error in errors:
         print(error, file=sys.stderr)
