@@ -95,13 +95,16 @@ struct Member : bsr_transport {
                        int64_t bytes) {
     std::snprintf(text, size_t(bytes), "code %d", code);
   }
-  static int close(const bsr_transport *) { return 0; }
+  static int close(const bsr_transport *self) {
+    return of(self).failsToClose ? 7 : 0;
+  }
   static void abort(const bsr_transport *, int) {}
 
   Team &team;
   std::vector<Receive> receives;
   int64_t largest = 0; // bytes of a message
   std::atomic<bool> fails = false, isSilent = false;
+  bool failsToClose = false;
 };
 } // namespace
 
@@ -311,6 +314,66 @@ CASE(communicator_keeps_what_failed) {
   });
 }
 
+CASE(communicator_takes_means_of_floats_alone) {
+  runTeam(2, [&](Communicator &communicator, Member &member) {
+    int32_t data = 1;
+    communicator.all_reduce(&communicator, &data, 1, BSR_I32);
+    member.fails = true; // of no more use
+    requireEqual(failureOf(communicator),
+                 std::string("expected to reduce elements of f16, bf16, f32 or "
+                             "f64, but got i32"),
+                 "the error", __FILE__, __LINE__);
+  });
+}
+
+CASE(communicator_of_one_process_has_no_stages) {
+  runTeam(1, [&](Communicator &communicator, Member &member) {
+    float data = 1;
+    communicator.send(&data, sizeof data, 1);
+    member.fails = true; // of no more use
+    requireEqual(failureOf(communicator),
+                 std::string("expected a process for each stage, but got one "
+                             "process"),
+                 "the error", __FILE__, __LINE__);
+  });
+}
+
+CASE(communicator_says_why_it_cannot_leave) {
+  Team team;
+  Member member(team, 0, 1);
+  member.failsToClose = true;
+  Communicator communicator(member);
+  std::string sentence;
+  try {
+    communicator.close();
+  } catch (const Error &error) {
+    sentence = error.sentence;
+  }
+  REQUIRE_EQUAL(sentence,
+                std::string("expected to leave the other processes of rank 0, "
+                            "but got: code 7"));
+}
+
+CASE(communicator_stops_where_it_waits) {
+  using namespace std::chrono_literals;
+  // Rank 1 never takes part.
+  runTeam(2, [&](Communicator &communicator, Member &member) {
+    member.fails = true; // of no more use
+    if (communicator.rank() == 1)
+      return;
+    member.fails = false;
+    float data = 1;
+    bsr_part part = {&data, 1};
+    communicator.start(&part, 1, BSR_F32);
+    std::this_thread::sleep_for(200ms); // it waits by now
+    member.fails = true;
+    communicator.abort(1);
+    requireEqual(failureOf(communicator),
+                 std::string("expected to go on, but got stopped"), "the error",
+                 __FILE__, __LINE__);
+  });
+}
+
 CASE(communicator_finds_who_is_silent) {
   using namespace std::chrono_literals;
   // Rank 2 says nothing any more; rank 1 is late, but lives.
@@ -480,6 +543,33 @@ CASE(communicator_refuses_what_is_none) {
       BSR_INVALID_ARGUMENT,
       "expected argument 'communicator' to point somewhere, but got null",
       __FILE__, __LINE__);
+}
+
+CASE(communicator_gathers_what_fits) {
+  Team team;
+  Member member(team, 0, 1);
+  Communicator communicator(member);
+  char data = 0, all = 0;
+  requireFails(bsr_communicator_gather(&communicator, &data, -1, &all),
+               BSR_INVALID_ARGUMENT,
+               "expected 0 to 16777216 bytes to gather, but got -1", __FILE__,
+               __LINE__);
+}
+
+CASE(session_of_stages_needs_a_step_with_means_for_more) {
+  runTeam(4, [&](Communicator &communicator, Member &) {
+    Json manifest = fakeManifest();
+    manifest["communicates"] = true;
+    manifest["stages"] = 2;
+    manifest["stage"] = communicator.rank() % 2;
+    Step step = load(manifest);
+    Session session = start(step);
+    requireFails(bsr_session_communicate(session.get(), &communicator),
+                 BSR_INVALID_STEP,
+                 "expected 2 processes for step 'fake', whose stages were "
+                 "compiled without --data-parallel, but got 4",
+                 __FILE__, __LINE__);
+  });
 }
 
 CASE(session_of_several_processes_needs_a_step_for_them) {

@@ -3,6 +3,7 @@
 // Sessions: memory, initial values, runs, snapshots, counters.
 
 #include "Check.h"
+#include "Status.h"
 #include <cmath>
 #include <thread>
 
@@ -11,6 +12,34 @@ using namespace check;
 template <typename T>
 static T *at(const Session &session, int64_t buffer) {
   return static_cast<T *>(dataOf(session, buffer));
+}
+
+CASE(session_shares_state_with_steps_that_leave_it) {
+  Step step = loadFake();
+  Session source = start(step);
+  bsr_session *shared = nullptr;
+  REQUIRE_FAILS(bsr_session_share(step.get(), source.get(), &shared),
+                BSR_INVALID_STEP,
+                "expected step 'fake' to leave the state that it shares as it "
+                "is, but it changes 'state.p.w'");
+  Json manifest = fakeManifest();
+  manifest["name"] = "reader";
+  for (Json &buffer : manifest["buffers"])
+    buffer["carried"] = false;
+  Step reader = load(manifest);
+  REQUIRE_OK(bsr_session_share(reader.get(), source.get(), &shared));
+  Session session(shared, bsr_session_destroy);
+  REQUIRE_FAILS(bsr_session_initialize(shared), BSR_INVALID_ARGUMENT,
+                "expected the session that owns the state, but got one of step "
+                "'reader', which shares that of step 'fake'");
+}
+
+CASE(session_errors_of_libraries_are_sentences) {
+  REQUIRE_FAILS(bsr::keepException(std::length_error("too long")),
+                BSR_INVALID_ARGUMENT,
+                "expected input that the runtime can read, but got: too long");
+  REQUIRE_FAILS(bsr::keepOutOfMemory(), BSR_OUT_OF_MEMORY,
+                "expected memory for the runtime's own lists, but got none");
 }
 
 CASE(session_buffers_are_aligned_zero_and_apart) {
