@@ -388,6 +388,39 @@ static Json staticManifest() {
   return manifest;
 }
 
+/// What a session of a step with `manifest`, which changes nothing, says when
+/// it is to share the state of `source`.
+static void refusesToShare(Json manifest, const Session &source,
+                           const std::string &sentence) {
+  for (Json &buffer : manifest["buffers"])
+    buffer["carried"] = false;
+  Step reader = load(manifest);
+  bsr_session *shared = nullptr;
+  REQUIRE_FAILS(bsr_session_share(reader.get(), source.get(), &shared),
+                BSR_INVALID_STEP, sentence);
+}
+
+CASE(pattern_is_shared_by_steps_that_have_it) {
+  Step fixed = load(staticManifest());
+  Session source = start(fixed);
+  Json other = staticManifest();
+  other["patterns"][0]["col_idx"] = {2, 0, 3, 1};
+  refusesToShare(
+      other, source,
+      "expected the static pattern of 'w0' as the source has it, but "
+      "got another");
+
+  Step step = load(makeManifest({{8, 8, 2, 2, 4}}));
+  Session owner = start(step);
+  other = makeManifest({{8, 8, 2, 2, 4}});
+  for (Json &buffer : other["buffers"])
+    if (buffer["kind"] == "values")
+      buffer["name"] = "x" + std::string(buffer["name"]);
+  refusesToShare(other, owner,
+                 "expected the pattern of 'w0' to be of the state of step "
+                 "'made', but it is not");
+}
+
 template <typename T>
 static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
   Matrix m = {12, 15, 2, 3, 20, type};
