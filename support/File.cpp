@@ -143,9 +143,6 @@ FileText bsr::tryReadFile(const std::string &path, uint64_t mostBytes,
   try {
     return {true, takesPipe ? readPipeOrFile(path, mostBytes)
                             : readFile(path, mostBytes)};
-  } catch (const std::bad_alloc &) {
-    return {false,
-            concatenate("expected memory to read '", path, "', but got none")};
   } catch (const std::exception &error) {
     return {false, error.what()};
   }

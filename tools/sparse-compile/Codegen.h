@@ -45,8 +45,8 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine,
               unsigned level);
 
 /// Writes the object code of `module`.
-llvm::Error emitObject(llvm::Module &module, llvm::TargetMachine &machine,
-                       llvm::raw_pwrite_stream &os);
+void emitObject(llvm::Module &module, llvm::TargetMachine &machine,
+                llvm::raw_pwrite_stream &os);
 
 } // namespace mlir::bsr
 

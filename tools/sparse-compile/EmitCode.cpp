@@ -23,8 +23,7 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
   auto emitObject = [&](llvm::raw_pwrite_stream &os) -> Error {
     SmallVector<char, 0> object;
     llvm::raw_svector_ostream bytes(object);
-    if (Error error = bsr::emitObject(module, machine, bytes))
-      return error;
+    bsr::emitObject(module, machine, bytes);
     writeCodeHash(object);
     os << bytes.str();
     return Error::success();

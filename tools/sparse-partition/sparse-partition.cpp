@@ -204,8 +204,7 @@ static Error run(MLIRContext &context, llvm::SourceMgr &sources) {
   if (Error error = makeSparse(**module))
     return error;
   FailureOr<func::FuncOp> step = getStep(**module);
-  if (failed(step))
-    return createStringError("expected a step, but got the errors above");
+  assert(succeeded(step) && "parseStep and the pipeline keep one");
   if (isCores)
     return planProducts(*step, cores, clock, seed, llvm::outs());
   return planFor(*step, devices, samples, shape);

@@ -171,9 +171,7 @@ void Interpreter::runElementWise(Operation *op,
 LogicalResult Interpreter::runCall(Operation *op, FlatSymbolRefAttr name,
                                    ValueRange arguments) {
   auto callee = symbols.lookup<FunctionOpInterface>(name.getAttr());
-  if (!callee)
-    return op->emitError() << "expected a function @" << name.getValue()
-                           << ", but got none";
+  assert(callee && "the verifier looks for what is called");
   FailureOr<SmallVector<Datum>> results = call(callee, getAll(arguments));
   if (failed(results))
     return failure();

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <cctype>
 #include <cmath>
 #include <filesystem>
@@ -210,14 +211,6 @@ static void checkLearnt(const sentencepiece::util::Status &status,
        " tokens from, but got: ", reason.empty() ? "none" : reason);
 }
 
-/// Throws `Error` unless `status` is one of success.
-static void check(const sentencepiece::util::Status &status,
-                  std::string_view what) {
-  if (!status.ok())
-    fail("expected SentencePiece to ", what,
-         ", but got: ", status.error_message());
-}
-
 /// Learns a vocabulary on evenly spread documents of `documents`.
 static std::string
 learnVocabulary(const std::vector<const std::string *> &documents,
@@ -332,7 +325,8 @@ void train::tokenize(const TokenizeOptions &options) {
       trained.push_back(&documents[i]);
   std::string model = learnVocabulary(trained, options.vocabulary);
   sentencepiece::SentencePieceProcessor processor;
-  check(processor.LoadFromSerializedProto(model), "load its vocabulary");
+  [[maybe_unused]] auto status = processor.LoadFromSerializedProto(model);
+  assert(status.ok() && "SentencePiece loads what it has learnt");
   std::vector<std::vector<uint32_t>> encoded = encode(processor, documents);
 
   std::vector<uint32_t> train, heldOut;

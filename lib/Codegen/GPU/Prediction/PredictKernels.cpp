@@ -161,8 +161,8 @@ private:
   bool isPlan(mlir::gpu::LaunchFuncOp op);
   /// Makes those plans that `op` reads and that are not made yet.
   LogicalResult makePlansFor(mlir::gpu::LaunchFuncOp op);
-  FailureOr<Launch> getLaunch(mlir::gpu::LaunchFuncOp op);
-  FailureOr<const ptx::Kernel *> getKernel(mlir::gpu::LaunchFuncOp op);
+  Launch getLaunch(mlir::gpu::LaunchFuncOp op);
+  const ptx::Kernel &getKernel(mlir::gpu::LaunchFuncOp op);
   /// Makes the words known that launch `op` of a plan writes.
   FailureOr<Profile> makePlan(mlir::gpu::LaunchFuncOp op);
 
@@ -221,31 +221,24 @@ LogicalResult StepPredictor::makePlansFor(mlir::gpu::LaunchFuncOp op) {
   return success();
 }
 
-FailureOr<const ptx::Kernel *>
-StepPredictor::getKernel(mlir::gpu::LaunchFuncOp op) {
-  StringRef name = op.getKernelName().getValue();
-  if (const ptx::Kernel *kernel = kernels.lookup(name))
-    return kernel;
-  return op.emitError("expected a launch of a kernel in PTX, but got '")
-         << name << "'";
+const ptx::Kernel &StepPredictor::getKernel(mlir::gpu::LaunchFuncOp op) {
+  const ptx::Kernel *kernel = kernels.lookup(op.getKernelName().getValue());
+  assert(kernel && "PTX has every kernel that the step launches");
+  return *kernel;
 }
 
-FailureOr<Launch> StepPredictor::getLaunch(mlir::gpu::LaunchFuncOp op) {
+Launch StepPredictor::getLaunch(mlir::gpu::LaunchFuncOp op) {
   Launch launch;
-  auto getExtents = [&](mlir::gpu::KernelDim3 from,
-                        std::array<int64_t, 3> &extents) -> LogicalResult {
-    std::array<Value, 3> values = {from.x, from.y, from.z};
-    for (auto [extent, value] : llvm::zip_equal(extents, values)) {
-      std::optional<int64_t> constant = getConstantIntValue(value);
-      if (!constant)
-        return op.emitError("expected a launch of constant size");
-      extent = *constant;
-    }
-    return success();
+  auto getExtents = [&](mlir::gpu::KernelDim3 from) -> std::array<int64_t, 3> {
+    auto get = [](Value value) {
+      std::optional<int64_t> extent = getConstantIntValue(value);
+      assert(extent && "a step's launches are of constant size");
+      return *extent;
+    };
+    return {get(from.x), get(from.y), get(from.z)};
   };
-  if (failed(getExtents(op.getGridSizeOperandValues(), launch.grid)) ||
-      failed(getExtents(op.getBlockSizeOperandValues(), launch.block)))
-    return failure();
+  launch.grid = getExtents(op.getGridSizeOperandValues());
+  launch.block = getExtents(op.getBlockSizeOperandValues());
   for (Value operand : op.getKernelOperands()) {
     LaunchArgument &argument = launch.arguments.emplace_back();
     nvgpu::TmaCreateDescriptorOp map = getTensorMap(operand);
@@ -291,11 +284,7 @@ FailureOr<Profile> StepPredictor::makePlan(mlir::gpu::LaunchFuncOp op) {
       if (isFirst || !words)
         words = std::make_shared<KnownWords>(type.getNumElements());
     }
-  FailureOr<const ptx::Kernel *> kernel = getKernel(op);
-  FailureOr<Launch> launch = getLaunch(op);
-  if (failed(kernel) || failed(launch))
-    return failure();
-  llvm::Expected<Profile> counted = fillWords(**kernel, *launch);
+  llvm::Expected<Profile> counted = fillWords(getKernel(op), getLaunch(op));
   if (!counted)
     return op.emitError() << llvm::toString(counted.takeError());
   return *counted;
@@ -306,11 +295,7 @@ FailureOr<Profile> StepPredictor::count(mlir::gpu::LaunchFuncOp op) {
     return makePlan(op);
   if (failed(makePlansFor(op)))
     return failure();
-  FailureOr<const ptx::Kernel *> kernel = getKernel(op);
-  FailureOr<Launch> launch = getLaunch(op);
-  if (failed(kernel) || failed(launch))
-    return failure();
-  llvm::Expected<Profile> counted = profile(**kernel, *launch);
+  llvm::Expected<Profile> counted = profile(getKernel(op), getLaunch(op));
   if (!counted)
     return op.emitError() << llvm::toString(counted.takeError());
   return *counted;
