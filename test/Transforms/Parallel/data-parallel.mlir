@@ -143,6 +143,27 @@ func.func @stored(%s: tensor<8x4xf32> {bsr.name = "s", bsr.role = "state", bsr.r
 
 // -----
 
+// A sum of integers has no mean.
+func.func @integers(%n: tensor<4xi32> {bsr.name = "n", bsr.role = "state", bsr.result = 0 : i64},
+                    %x: tensor<8x4xi32> {bsr.name = "x", bsr.role = "batch"}) -> tensor<4xi32> {
+  // expected-error @below {{expected the next value of "n" to depend on the batch by sums over it, which are gradients, but got 'linalg.reduce'}}
+  %g = linalg.reduce {arith.addi} ins(%x : tensor<8x4xi32>) outs(%n : tensor<4xi32>) dimensions = [0]
+  return %g : tensor<4xi32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @activations(
+// CHECK-NOT: bsr.all_reduce
+// CHECK: return
+func.func @activations(%x: tensor<8x4xf32> {bsr.name = "x", bsr.role = "batch"}) -> (tensor<8x4xf32> {bsr.name = "y"}) {
+  // expected-remark @below {{expected result "y" to be one floating-point number, but got 'tensor<8x4xf32>': it stays that of each process}}
+  %y = arith.negf %x : tensor<8x4xf32>
+  return %y : tensor<8x4xf32>
+}
+
+// -----
+
 module attributes {bsr.target = #bsr.gpu} {
   // expected-error @below {{expected a target that runs on processors for means over processes, but got #bsr.gpu}}
   func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
