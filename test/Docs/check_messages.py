@@ -14,11 +14,11 @@ import re
 import sys
 from pathlib import Path
 
-SOURCES = ["include", "lib", "runtime", "support", "tools"]
+SOURCES = ["include", "lib", "runtime", "support", "test/PTX/Interpreter", "tools"]
 TESTS = ["runtime/check", "test", "unittests"]
 # What no test leads to, with the reason.
 UNTESTED = {
-    "expected a sum to be rea": "no plan that is known leads there; without it, a zero would stand for the sum",
+    "a sum to be read where t": "no plan that is known leads there; without it, a zero would stand for the sum",
 }
 COUNT = 24
 
@@ -71,6 +71,7 @@ def messages(text):
 
 def longest(parts):
     """The longest literal between what is put into a message later, or by printf."""
+    parts = [parts[0].removeprefix("expected "), *parts[1:]]  # which some tests leave out
     pieces = [piece for part in parts for piece in re.split(r"%\.?[0-9.*]*(?:ll?|z)?[sdugfx]|\{\d[^}]*\}|\\n", part)]
     return max(pieces, key=len).replace("\\", "").strip(" '\",.:(")
 

@@ -86,6 +86,7 @@ int main() {
   expectError([&] { one.address("none", memory); });
   memory.release(out);
   expectError([&] { run(two, "twice", memory, out, 0); });
+  expectError([&] { launch(two, "twice", {}, memory); });
   map.dimensions = 4;
   expectError([&] { encode(map); });
   map.dimensions = 3;

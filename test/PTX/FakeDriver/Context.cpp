@@ -125,8 +125,10 @@ Result cuDriverGetVersion(int *version) {
 }
 
 Result cuDeviceGetCount(int *count) {
-  return onDevice(0,
-                  [&] { return count ? (*count = 1, Success) : InvalidValue; });
+  const char *devices = std::getenv("FAKE_DRIVER_DEVICES");
+  bool isHidden = devices && std::string_view(devices) == "hidden";
+  return onDevice(
+      0, [&] { return count ? (*count = !isHidden, Success) : InvalidValue; });
 }
 
 Result cuDeviceGet(Ordinal *device, int ordinal) {

@@ -4,7 +4,8 @@
 // those of CUDA; what CUDA has and this driver has not is NotSupported. What
 // the interpreter says of a failure goes to stderr.
 //
-// FAKE_DRIVER_DEVICES is how many GPUs there are (1; at most 1),
+// FAKE_DRIVER_DEVICES is how many GPUs there are (1; at most 1), or "hidden",
+// where the driver starts and counts none,
 // FAKE_DRIVER_CHIP what chip (sm_90a), FAKE_DRIVER_MEMORY the bytes of its
 // memory (4 GiB), and FAKE_DRIVER_LOSES the number of the launch, from 1, at
 // which the GPU is lost. FAKE_DRIVER_CALLS is a file that the number of calls
