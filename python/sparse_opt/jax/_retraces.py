@@ -106,7 +106,10 @@ def _difference_of(first: Any, second: Any) -> Any:
             return False
         found = (_difference_of(a, b) for a, b in zip(first, second))
         return next((f for f in found if f is not None), None)
-    if callable(first) and not isinstance(first, type):
+    # A function that JAX calls later, as custom derivatives have, is made anew for each
+    # trace.
+    is_function = callable(first) or hasattr(first, "call_wrapped")
+    if is_function and not isinstance(first, type):
         return None
     try:
         return None if first is second or bool(first == second) else False
