@@ -29,7 +29,7 @@ from jax import tree_util
 from sparse_opt import _inits, _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
-from sparse_opt.jax import _checks
+from sparse_opt.jax import _checks, _moments
 from sparse_opt.jax._checks import leaf_names
 from sparse_opt.jax._program import JaxProgram
 
@@ -74,7 +74,8 @@ def export(
         the `bsr.role` it gets; the first that matches decides. By default a
         carried leaf in `params` is a `param`, other carried leaves are
         `state`, arguments called `lr`, `seed`, `step` and `apply` have these
-        roles, and all else is `batch`.
+        roles, and all else is `batch`. What the step keeps of parameters (moments,
+        averages) is `state` whatever it is called, if the loss does not read it.
       inits: regular expressions likewise, and the `bsr.init` that tells a
         driver how to begin: `zeros`, `ones`, `constant(c)` or `normal(sd)`.
         Without one, carried leaves of the role `state` that are one constant
@@ -119,6 +120,15 @@ def export(
     # Link by path: the leaves of a carried argument and those of its next
     # value are the same, in the same order.
     num_carried = len(tree_util.tree_leaves(args[:carried]))
+    role_of = {
+        name: _first_match(
+            {**roles, **(_CARRIED_ROLES if i < num_carried else _INPUT_ROLES)}, name
+        )
+        for i, name in enumerate(names)
+    }
+    parameters = [i for i in range(num_carried) if role_of[names[i]] == "param"]
+    for i in _moments.found(traced.jaxpr, num_carried, parameters):
+        role_of[names[i]] = "state"
 
     argument_attributes = []
     for i, name in enumerate(names):
@@ -126,8 +136,7 @@ def export(
         attributes: dict[str, str | int] = {"bsr.name": name}
         if is_carried:
             attributes["bsr.result"] = i
-        defaults = _CARRIED_ROLES if is_carried else _INPUT_ROLES
-        attributes["bsr.role"] = _first_match({**roles, **defaults}, name)
+        attributes["bsr.role"] = role_of[name]
         init = _first_match(inits, name)
         if is_carried and not init and attributes["bsr.role"] == "state":
             init = _init_of(leaves[i])
@@ -146,8 +155,7 @@ def export(
         result_attributes,
         locations,
     )
-    of_names = {str(a["bsr.name"]): str(a["bsr.role"]) for a in argument_attributes}
-    program = JaxProgram(args, carried, roots, traced.out_info, step, of_names)
+    program = JaxProgram(args, carried, roots, traced.out_info, step, role_of)
     return Export.of(text, program)
 
 
