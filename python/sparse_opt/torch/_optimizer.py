@@ -50,6 +50,13 @@ def require_no_windows(optimizer: torch.optim.Optimizer) -> None:
         )
 
 
+def note_step(optimizer: torch.optim.Optimizer) -> None:
+    """Has the optimizer's schedulers know that it steps, as PyTorch notes it; they warn
+    of a step of theirs in front of its first one."""
+    if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
+        setattr(optimizer, "_opt_called", True)
+
+
 def rate_of(optimizer: torch.optim.Optimizer) -> float:
     """Returns the learning rate of the first group; the others are ratios of it."""
     return _rate(optimizer.param_groups[0])

@@ -101,6 +101,7 @@ class TorchProgram:
     def rate(self) -> float | None:
         self._check_cheaply()
         self._objects.look()
+        _optimizer.note_step(self._optimizer)
         groups = self._optimizer.param_groups
         for i, (group, had_rate) in enumerate(zip(groups, self._have_rates)):
             if (group["lr"] is not None) != had_rate:

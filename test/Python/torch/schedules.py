@@ -4,6 +4,8 @@
 
 # RUN: %python %s | FileCheck %s --implicit-check-not=apart --implicit-check-not=accepted
 
+import warnings
+
 import torch
 from torch import nn, optim
 from torch.optim.lr_scheduler import CyclicLR, OneCycleLR
@@ -121,3 +123,23 @@ def changes(model, optimizer, batch):
 
 
 refuse(sparse_opt.torch.export, changes, net, optimizer, data[0])
+
+# A scheduler knows that the optimizer steps, though its `step()` is not called.
+
+
+def warned(check):
+    layer = nn.Linear(8, 8)
+    optimizer = optim.SGD(layer.parameters(), 0.1)
+    scheduler = optim.lr_scheduler.StepLR(optimizer, 1)
+    export = sparse_opt.torch.export(mse_step, layer, optimizer, data[0])
+    step = sparse_opt.compile(export, check=check, options=["-O", "1"])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for batch in data[:3]:
+            step(batch)
+            scheduler.step()
+    return [str(warning.message) for warning in found]
+
+
+# CHECK: warnings: [] []
+print("warnings:", warned(check=0), warned(check=1))
