@@ -54,6 +54,31 @@ refuse(export, lambda state: {"state": state, "loss": 0.0}, vector)
 # CHECK: expected a step that returns 2 next states and a loss, but got a tuple of 2: return (state, loss)
 refuse(export, lambda weights, moments: (weights, moments), vector, vector, carried=2)
 
+
+
+# Modules of flax.nnx are changed in place; this stands for one.
+@jax.tree_util.register_pytree_node_class
+class Module:
+    __module__ = "flax.nnx.module"
+
+    def __init__(self, w):
+        self.w = w
+
+    def tree_flatten(self):
+        return (self.w,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+# CHECK: expected a step that returns 2 next states and a loss, but got a tuple of 2: take graph, state = nnx.split((model, optimizer)) outside of the step, model, optimizer = nnx.merge(graph, state) in it, and return nnx.state((model, optimizer)), loss
+two = Module(vector), Module(vector)
+refuse(export, lambda model, optimizer, x: (x.sum(), x), *two, vector, carried=2)
+
+# CHECK: expected a next state like the state, but got {{.*}}: take graph, state = nnx.split((model, optimizer)) outside of the step
+refuse(export, lambda model, x: (x.sum(), x), two[0], vector)
+
 # CHECK: expected a loss of shape (), but got (9,): return its mean
 refuse(export, lambda state: (state, state), vector)
 
@@ -84,7 +109,7 @@ refuse(export, lambda state: ({"a": state["a"].astype(int)}, 0.0), {"a": vector}
 # CHECK: expected a function to export, but got a dict: export(step, state, batch)
 refuse(export, {"a": vector}, lambda state: (state, 0.0))
 
-# CHECK: expected arrays in the arguments, but got a function as 'state.opt.init': close over what is no array, or make it one
+# CHECK: expected arrays in the arguments, but got a function as 'state.opt.init': close over what is no array, or make it one; of a module eqx.partition(model, eqx.is_array) or nnx.split(model) takes the arrays
 refuse(export, lambda state: (state, 0.0), {"opt": optax.sgd(0.1)})
 
 # CHECK: expected shapes that are numbers, but got (b, 9) for 'x': export the step once for each shape, and pad batches to it
@@ -146,6 +171,9 @@ refuse(export, lambda s: (s, jnp.unique(s).sum()), vector)
 
 # CHECK: expected shapes that do not depend on data, but got an operation whose result depends on values at {{.*}}invalid.py:[[@LINE+1]]:
 refuse(export, lambda s: (s, jnp.nonzero(s)[0].sum() * 1.0), vector)
+
+# CHECK: expected shapes that do not depend on the arguments, but got one made of a number in them at {{.*}}invalid.py:[[@LINE+1]]:{{.*}}: close over it, as eqx.partition(model, eqx.is_array) does for a module
+refuse(export, lambda state: (state, jnp.zeros((state["size"],)).sum()), {"size": 9})
 
 # CHECK: expected a step that JAX can trace, but got 'TypeError: dot_general requires {{.*}}' at {{.*}}invalid.py:[[@LINE+1]]:
 refuse(export, lambda s: (s, s @ s[:3]), vector)

@@ -109,7 +109,7 @@ def export(
     leaves = tree_util.tree_leaves(args)
     _checks.require_arrays(names, leaves)
     traced = _checks.traced(step, args)
-    _checks.require_results(traced.out_info, carried)
+    _checks.require_results(traced.out_info, carried, args)
     _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
     _checks.require_loss(traced.out_info[carried:])
     results = ["loss"] + [

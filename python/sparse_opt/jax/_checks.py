@@ -31,7 +31,8 @@ def require_arrays(names: Sequence[str], leaves: Sequence[Any]) -> None:
         if not is_number and not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
             raise ExportError(
                 f"expected arrays in the arguments, but got a {type(leaf).__name__} as"
-                f" '{name}': close over what is no array, or make it one"
+                f" '{name}': close over what is no array, or make it one; of a module"
+                " eqx.partition(model, eqx.is_array) or nnx.split(model) takes the arrays"
             )
         shape = np.shape(leaf) if is_number else leaf.shape
         if not all(isinstance(length, int) for length in shape):
@@ -76,6 +77,12 @@ def _explain(error: Exception) -> str:
             "expected shapes that do not depend on data, but got an operation whose"
             f" result depends on values{line}: use jnp.where on the whole array"
         )
+    if isinstance(error, TypeError) and "concrete values of integer type" in text:
+        return (
+            "expected shapes that do not depend on the arguments, but got one made of a"
+            f" number in them{line}: close over it, as eqx.partition(model, eqx.is_array)"
+            " does for a module"
+        )
     if isinstance(
         error,
         (
@@ -93,15 +100,29 @@ def _explain(error: Exception) -> str:
     return f"expected a step that JAX can trace, but got '{first}'{line}"
 
 
-def require_results(results: Any, carried: int) -> None:
+def require_results(results: Any, carried: int, args: Sequence[Any]) -> None:
     """Raises `ExportError` if these are not next states and more."""
     if not isinstance(results, (tuple, list)) or len(results) <= carried:
         expected = "its next state" if carried == 1 else f"{carried} next states"
+        instead = "return (state, loss), and say with carried= how many states there are"
+        if any(map(_is_changed_in_place, args)):
+            instead = _IN_PLACE
         raise ExportError(
             f"expected a step that returns {expected} and a loss, but got"
-            f" {_described(results)}: return (state, loss), and say with carried= how"
-            " many states there are"
+            f" {_described(results)}: {instead}"
         )
+
+
+# What to do of modules that a step changes in place.
+_IN_PLACE = (
+    "take graph, state = nnx.split((model, optimizer)) outside of the step, model, optimizer"
+    " = nnx.merge(graph, state) in it, and return nnx.state((model, optimizer)), loss"
+)
+
+
+def _is_changed_in_place(argument: Any) -> bool:
+    """Returns whether an argument is a module of nnx, or an optimizer with one."""
+    return any(base.__module__.startswith("flax.nnx") for base in type(argument).__mro__)
 
 
 def require_loss(results: Any) -> None:
@@ -129,9 +150,10 @@ def _described(results: Any) -> str:
 def require_same_state(before: Any, after: Any, roots: Sequence[str]) -> None:
     """Checks that `after` can be the next value of `before`."""
     if other := difference(before, after, roots):
+        is_in_place = any(map(_is_changed_in_place, before))
+        instead = _IN_PLACE if is_in_place else "return (state, loss)"
         raise ExportError(
-            f"expected a next state like the state, but got {other}: return (state,"
-            " loss)"
+            f"expected a next state like the state, but got {other}: {instead}"
         )
     leaves = tree_util.tree_leaves(before), tree_util.tree_leaves(after)
     for name, old, new in zip(names_of(before, roots), *leaves):
