@@ -298,12 +298,14 @@ class StepFunction:
     def _outputs(self, returned: Any) -> list[torch.Tensor]:
         """Checks what the step returned: a loss, and perhaps metrics."""
         leaves, self.returns = pytree.tree_flatten(returned)
-        for leaf in leaves or [None]:
+        for i, leaf in enumerate(leaves or [None]):
             if not isinstance(leaf, torch.Tensor):
                 expected, instead = (
-                    ("a step that returns its loss as a tensor", "loss.detach()")
-                    if self.is_step
-                    else ("a function that returns tensors", "tensors")
+                    ("a function that returns tensors", "tensors")
+                    if not self.is_step
+                    else ("a step that returns tensors behind its loss", "tensors alone")
+                    if i
+                    else ("a step that returns its loss as a tensor", "loss.detach()")
                 )
                 raise ExportError(
                     f"expected {expected}, but got {type(leaf).__name__}: return"

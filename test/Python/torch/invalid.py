@@ -249,6 +249,9 @@ refuse_step(keeps_gradients)
 # CHECK: expected a step that returns its loss as a tensor, but got NoneType: return loss.detach()
 refuse_step(lambda model, optimizer, x: None)
 
+# CHECK: expected a step that returns tensors behind its loss, but got NoneType: return tensors alone
+refuse_step(lambda model, optimizer, x: (model(x).mean(), None))
+
 # CHECK: expected a loss of shape (), but got (2, 4): return its mean
 refuse_step(lambda model, optimizer, x: model(x))
 
