@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -120,12 +120,7 @@ def export(
     # Link by path: the leaves of a carried argument and those of its next
     # value are the same, in the same order.
     num_carried = len(tree_util.tree_leaves(args[:carried]))
-    role_of = {
-        name: _first_match(
-            {**roles, **(_CARRIED_ROLES if i < num_carried else _INPUT_ROLES)}, name
-        )
-        for i, name in enumerate(names)
-    }
+    role_of = _roles_of(names, num_carried, roles)
     parameters = [i for i in range(num_carried) if role_of[names[i]] == "param"]
     for i in _moments.found(traced.jaxpr, num_carried, parameters):
         role_of[names[i]] = "state"
@@ -195,11 +190,14 @@ def export_function(
     traced = _checks.traced(function, args)
     _checks.require_outputs(traced.out_info)
     num_carried = len(tree_util.tree_leaves(args[:carried]))
-    argument_attributes: list[dict[str, str | int]] = []
-    for i, name in enumerate(names):
-        defaults = _CARRIED_ROLES if i < num_carried else _INPUT_ROLES
-        role = _first_match({**roles, **defaults}, name)
-        argument_attributes.append({"bsr.name": name, "bsr.role": role})
+    role_of = _roles_of(names, num_carried, roles)
+    # A moment that is called as its weight has none of the step's marks.
+    parameters = [i for i in range(num_carried) if role_of[names[i]] == "param"]
+    for i in _moments.unread(traced.jaxpr, parameters):
+        role_of[names[i]] = "state"
+    argument_attributes: list[dict[str, str | int]] = [
+        {"bsr.name": name, "bsr.role": role_of[name]} for name in names
+    ]
     result_attributes: list[dict[str, str | int]] = [
         {"bsr.name": _checks.dotted("metrics", path)}
         for path, _ in tree_util.tree_leaves_with_path((traced.out_info,))
@@ -254,6 +252,17 @@ def _init_of(leaf: Any) -> str:
         return ""
     rule = _inits.of(np.asarray(leaf).reshape(-1))
     return rule if rule and rule != "zeros" else ""
+
+
+def _roles_of(
+    names: Sequence[str], carried: int, roles: Mapping[str, str]
+) -> dict[str, str]:
+    """Returns the role of each leaf, the first `carried` of which are the state, by its
+    name alone."""
+    defaults = [_CARRIED_ROLES] * carried + [_INPUT_ROLES] * (len(names) - carried)
+    return {
+        name: _first_match({**roles, **rest}, name) for name, rest in zip(names, defaults)
+    }
 
 
 def _first_match(patterns: Mapping[str, str], name: str) -> str:

@@ -57,6 +57,13 @@ def found(closed: Any, carried: int, parameters: Collection[int]) -> set[int]:
     }
 
 
+def unread(closed: Any, parameters: Collection[int]) -> set[int]:
+    """Returns which of `parameters`, numbers of arguments, no result of a function reads."""
+    arguments: list[_Reads] = [(1 << i, 0) for i in range(len(closed.jaxpr.invars))]
+    same, mixed = _joined(_results(closed.jaxpr, arguments))
+    return {i for i in parameters if not (same | mixed) >> i & 1}
+
+
 def _results(jaxpr: Any, arguments: Sequence[_Reads]) -> list[_Reads]:
     """Returns what the results of a jaxpr read, if its arguments read these."""
     known: dict[Any, _Reads] = dict(zip(jaxpr.invars, arguments))

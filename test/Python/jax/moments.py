@@ -104,6 +104,34 @@ compare("in a loop", optax.adam(1e-2), twice)
 
 
 
+# A function that is bound to a step takes its state as it is, moments too.
+
+
+def bound(name, roles=None):
+    optimizer = optax.adam(1e-2)
+    state = variables, optimizer.init(variables)
+    export = sparse_opt.jax.export(
+        step_of(optimizer, lambda v: v), *state, batches[0], carried=2, roles=roles
+    )
+    step = sparse_opt.compile(
+        export, [r"match=a\.kernel block=4x4 density=0.5"], pattern="random", check=0,
+        options=["-O", "1"],
+    )  # fmt: skip
+    step(batches[0])
+    function = sparse_opt.jax.export_function(
+        lambda variables, opt_state, x: forward(variables, x), *state, batches[0],
+        carried=2, roles=roles,
+    )  # fmt: skip
+    got = step.bind(function)(batches[0])
+    want = forward(step.state_dict()[0], batches[0])
+    print(f"{name}:", "equal" if np.allclose(got, want, atol=1e-5) else "apart by much")
+
+
+# CHECK: bound: equal
+bound("bound")
+# CHECK: bound, named by a role: equal
+bound("bound, named by a role", {"kernel": "param"})
+
 # A parameter that is trained stays one, though the loss that is returned does not read it,
 # and so does one that is not changed.
 
