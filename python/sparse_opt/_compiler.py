@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import warnings
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ def run(
     # It repeats what it was given, which may be no text.
     report = done.stderr.decode(errors="replace")
     if done.returncode:
-        raise StepError(_sentence(report))
+        raise StepError(_failure(report, done.returncode))
     for line in report.splitlines():
         if "warning: " in line:
             warnings.warn(_sentence(line, "warning: "), stacklevel=3)
@@ -140,6 +141,13 @@ def require_text(export: Any) -> None:
         )
 
 
+# What ends a compiler that makes no mistake.
+_ENDED_BY = {
+    signal.SIGKILL: "where memory is short, the system ends what takes most",
+    signal.SIGTERM: "something else ended it",
+    signal.SIGINT: "it was interrupted",
+}
+
 _PLACE = re.compile(r'([^"\s]+\.py)"?:(\d+)')
 
 
@@ -151,4 +159,16 @@ def _sentence(output: str, kind: str = "error: ") -> str:
         if found:
             place = _PLACE.search(head)
             return message + (f" at {place[1]}:{place[2]}" if place else "")
-    return lines[0] if lines else "expected sparse-compile to succeed, but it did not"
+    return ""
+
+
+def _failure(output: str, code: int) -> str:
+    """Returns why the compiler failed, with its last words where it says no error."""
+    if error := _sentence(output):
+        return error
+    if code < 0:
+        why = _ENDED_BY.get(-code, "that is a mistake of sparse-opt, report the program")
+        name = signal.strsignal(-code) or f"signal {-code}"
+        return f"expected sparse-compile to end by itself, but got '{name}': {why}"
+    said = [line for line in output.strip().splitlines() if "remark: " not in line]
+    return said[-1] if said else "expected sparse-compile to succeed, but it did not"
