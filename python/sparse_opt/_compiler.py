@@ -142,7 +142,7 @@ def require_text(export: Any) -> None:
 
 
 # What ends a compiler that makes no mistake.
-_ENDED_BY = {
+_ENDED_BY: dict[int, str] = {
     signal.SIGKILL: "where memory is short, the system ends what takes most",
     signal.SIGTERM: "something else ended it",
     signal.SIGINT: "it was interrupted",
