@@ -79,6 +79,12 @@ def require_lowerable(module: torch.fx.GraphModule) -> None:
     """Raises `ExportError` for what torch-mlir accepts and then fails on."""
     for node in module.graph.nodes:
         name = str(node.target).partition(".default")[0]
+        layout = getattr(node.meta.get("val"), "layout", torch.strided)
+        if layout is not torch.strided:
+            raise ExportError(
+                f"expected dense tensors, but got one of layout {layout} by '{name}'"
+                f"{_nodes.line_of_node(node)}: leave sparse=True out, or call to_dense()"
+            )
         if node.target in _ORDERINGS:
             raise ExportError(
                 "expected orderings of at most"

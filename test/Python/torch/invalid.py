@@ -252,6 +252,22 @@ refuse_step(lambda model, optimizer, x: None)
 # CHECK: expected a step that returns tensors behind its loss, but got NoneType: return tensors alone
 refuse_step(lambda model, optimizer, x: (model(x).mean(), None))
 
+
+
+class SparseBag(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bag = torch.nn.EmbeddingBag(8, 4, mode="sum", sparse=True)
+
+    def forward(self, x):
+        return self.bag(torch.zeros(4, dtype=torch.long), torch.arange(4)) * x.mean()
+
+
+# CHECK: expected dense tensors, but got one of layout torch.sparse_coo by {{.*}}: leave sparse=True out, or call to_dense()
+model = SparseBag()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+refuse(export, step_of(lambda model, x: model(x).mean()), model, optimizer, torch.ones(2, 4))
+
 # CHECK: expected a loss of shape (), but got (2, 4): return its mean
 refuse_step(lambda model, optimizer, x: model(x))
 
