@@ -5,51 +5,40 @@
 #include "BlockNorm.h"
 #include "Element.h"
 #include "Status.h"
+#include "support/UpdateSteps.h"
 #include <cmath>
 #include <omp.h>
 
 using namespace bsr;
 
 namespace {
-/// A norm is a sum of magnitudes, in which `add` takes the next one.
-struct Sum {
-  static double magnitude(double value) { return std::fabs(value); }
-  static double add(double sum, double next) { return sum + next; }
-};
-struct SumOfSquares {
-  static double magnitude(double value) { return value * value; }
-  static double add(double sum, double next) { return sum + next; }
-};
-struct Largest {
-  static double magnitude(double value) { return std::fabs(value); }
-  // NaN, once there, stays.
-  static double add(double most, double next) {
-    return next > most || std::isnan(next) ? next : most;
+/// The partial sums of the norm of a block.
+template <typename T>
+class AllParts {
+public:
+  explicit AllParts(const T *block) : block(block) {}
+
+  template <typename Add>
+  void add(int64_t size, Add add) {
+    int64_t i = 0;
+    for (; i + normParts <= size; i += normParts)
+      for (unsigned part = 0; part < normParts; ++part)
+        sums[part] = add(sums[part], block[i + part]);
+    for (unsigned part = 0; i < size; ++i, ++part)
+      sums[part] = add(sums[part], block[i]);
   }
+  template <typename Add>
+  void fold(unsigned distance, Add add) {
+    for (unsigned part = 0; part < normParts; part += 2 * distance)
+      sums[part] = add(sums[part], sums[part + distance]);
+  }
+  double first() const { return sums[0]; }
+
+private:
+  const T *block;
+  double sums[normParts] = {};
 };
 } // namespace
-
-/// Element i goes to partial sum i mod 8, so that the order is fixed and yet
-/// leaves room for vectors.
-template <typename Norm, typename T>
-static double normOf(const T *block, int64_t size) {
-  if (size == 1) // all norms order alike
-    return std::fabs(toDouble(*block));
-  double sums[8] = {};
-  auto add = [&](int lane, const T &element) {
-    sums[lane] = Norm::add(sums[lane], Norm::magnitude(toDouble(element)));
-  };
-  int64_t i = 0;
-  for (; i + 8 <= size; i += 8)
-    for (int lane = 0; lane < 8; ++lane)
-      add(lane, block[i + lane]);
-  for (int lane = 0; i < size; ++i, ++lane)
-    add(lane, block[i]);
-  for (int half = 1; half < 8; half *= 2)
-    for (int lane = 0; lane < 8; lane += 2 * half)
-      sums[lane] = Norm::add(sums[lane], sums[lane + half]);
-  return sums[0];
-}
 
 /// Calls `body(norm, element)` with objects of the classes of both.
 template <typename Body>
@@ -112,7 +101,8 @@ void bsr::blockNorms(bsr_norm norm, bsr_type type, const void *values,
     bool sharesWork = blocks * size >= 1 << 15 && !omp_in_parallel();
 #pragma omp parallel for if (sharesWork)
     for (int64_t k = 0; k < blocks; ++k)
-      norms[k] = normOf<decltype(kind)>(elements + slots[k] * size, size);
+      norms[k] = normOf<decltype(kind)>(
+          AllParts<decltype(element)>(elements + slots[k] * size), size);
   });
 }
 
@@ -136,7 +126,8 @@ void bsr::computeDenseNorms(const Pattern &pattern, bsr_norm norm,
                                         size_t(bytes));
                           });
         double &result = norms[r * pattern.gridCols() + c];
-        result = normOf<decltype(kind)>(block.data(), int64_t(block.size()));
+        result = normOf<decltype(kind)>(
+            AllParts<decltype(element)>(block.data()), int64_t(block.size()));
         if (std::isnan(result))
           ::refuseNaN(pattern, r, c);
       }

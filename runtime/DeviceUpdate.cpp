@@ -57,11 +57,16 @@ static void cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
   row.stored = cursor.cut(blocks, sizeof(uint64_t));
   row.kept = cursor.cut(blocks, sizeof(uint64_t));
   row.keptSlots = cursor.cut(blocks, sizeof(uint32_t));
-  row.flags = cursor.cut(blocks, sizeof(uint32_t));
   row.marks = cursor.cut(std::max(groups, marks), sizeof(uint32_t));
   row.before = cursor.cut(groups, sizeof(uint32_t));
   row.chosen = cursor.cut(count, sizeof(uint64_t));
   row.freed = cursor.cut(count, sizeof(uint32_t));
+}
+
+/// Cuts off what says which of `blocks` blocks are pruned, which is kept while
+/// other patterns are in the room.
+static void cutFlags(int64_t blocks, UpdateRow &row, Cursor &cursor) {
+  row.flags = cursor.cut(UpdateRow::wordsOfFlags(blocks), sizeof(uint32_t));
 }
 
 /// Cuts off the lists that the host reads.
@@ -70,7 +75,7 @@ static void cutLists(int64_t count, UpdateRow &row, Cursor &cursor) {
   row.fresh = cursor.cut(count, sizeof(uint64_t));
 }
 
-/// The most that an update of `pattern` needs.
+/// The most that an update of `pattern` needs, without flags.
 static int64_t roomFor(const Pattern &pattern) {
   if (pattern.isStatic)
     return 0;
@@ -85,34 +90,43 @@ static int64_t roomFor(const Pattern &pattern) {
 
 int64_t DeviceUpdate::roomFor(const Manifest &manifest) {
   int64_t all = 0, most = 0;
+  Cursor flags;
   for (const Pattern &pattern : manifest.patterns) {
     int64_t room = ::roomFor(pattern);
     all += room;
     most = std::max(most, room);
+    UpdateRow row;
+    if (!pattern.isStatic)
+      cutFlags(pattern.slots, row, flags);
   }
-  return std::max(most, std::min(all, smallRoom));
+  return flags.used + std::max(most, std::min(all, smallRoom));
 }
 
 DeviceUpdate::DeviceUpdate(bsr_session &session,
                            const bsr_pattern_update *updates)
     : session(session), updates(updates) {
   const std::vector<Pattern> &patterns = session.manifest().patterns;
-  int64_t used = 0;
+  Cursor flags(session.room);
   for (size_t i = 0; i < patterns.size(); ++i) {
     if (patterns[i].isStatic || updates[i].method == BSR_STATIC)
       continue;
-    int64_t room = ::roomFor(patterns[i]);
-    if (groups.empty() || used + room > session.roomBytes) {
-      groups.push_back({tasks.size(), tasks.size()});
+    Task task = {};
+    task.pattern = int64_t(i);
+    task.row = describeUpdate(patterns[i], updates[i],
+                              session.view(int64_t(i)).blocks);
+    cutFlags(task.row.blocks, task.row, flags);
+    tasks.push_back(std::move(task));
+  }
+  flagBytes = flags.used;
+  int64_t used = 0;
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    int64_t room = ::roomFor(patternOf(tasks[i]));
+    if (groups.empty() || flagBytes + used + room > session.roomBytes) {
+      groups.push_back({i, i});
       used = 0;
     }
     used += room;
     ++groups.back().end;
-    Task task = {};
-    task.pattern = int64_t(i);
-    task.blocks = session.view(int64_t(i)).blocks;
-    task.count = countPruned(patterns[i], updates[i], task.blocks);
-    tasks.push_back(std::move(task));
   }
   // Norms of one kind are one launch.
   for (const Group &group : groups)
@@ -132,7 +146,7 @@ std::string DeviceUpdate::normsOf(const Task &task) const {
 
 void DeviceUpdate::place(const Group &group) {
   auto size = int64_t(group.end - group.first);
-  Cursor cursor(session.room);
+  Cursor cursor(static_cast<char *>(session.room) + flagBytes);
   tableOf = reinterpret_cast<char *>(cursor.cut(size, sizeof(UpdateRow)));
   int64_t fillRows = 0;
   for (size_t i = group.first; i < group.end; ++i)
@@ -144,7 +158,7 @@ void DeviceUpdate::place(const Group &group) {
   };
   for (size_t i = group.first; i < group.end; ++i) {
     Task &task = tasks[i];
-    cutLists(task.count, task.row, cursor);
+    cutLists(task.row.count, task.row, cursor);
     task.row.result =
         addressOf(answersOf) + (i - group.first) * sizeof(UpdateResult);
   }
@@ -154,7 +168,7 @@ void DeviceUpdate::place(const Group &group) {
     UpdateRow &row = task.row;
     const Pattern &pattern = patternOf(task);
     const bsr_pattern_update &rule = ruleOf(task);
-    cutWork(pattern, task.blocks, task.count, row, cursor);
+    cutWork(pattern, row.blocks, row.count, row, cursor);
     auto buffer = [&](int64_t index) {
       return addressOf(session.buffers[size_t(index)]);
     };
@@ -169,63 +183,42 @@ void DeviceUpdate::place(const Group &group) {
     row.rowIdx = indices(BSR_ROW_IDX);
     row.slotT = indices(BSR_SLOT_T);
     row.scores = rule.method == BSR_RIGL ? buffer(pattern.scores) : 0;
-    row.elements = uint32_t(pattern.blockRows * pattern.blockCols);
-    row.rows = uint32_t(pattern.gridRows());
-    row.cols = uint32_t(pattern.gridCols());
-    row.blocks = uint32_t(task.blocks);
-    row.count = uint32_t(task.count);
-    row.regrowth = rule.method == BSR_SET    ? Regrowth::Ranks
-                   : rule.method == BSR_RIGL ? Regrowth::Scores
-                                             : Regrowth::None;
-    row.returns = rule.method != BSR_GMP && rule.allow_return;
-    row.rounds = UpdateRow::roundsOf(uint64_t(task.blocks));
     if (!row.returns)
       row.chosen = row.fresh;
   }
+  std::vector<UpdateRow> rows;
+  for (size_t i = group.first; i < group.end; ++i)
+    rows.push_back(tasks[i].row);
+  session.device.write(tableOf, rows.data(), size * int64_t(sizeof(UpdateRow)));
+  std::vector<UpdateResult> results(
+      rows.size(), UpdateResult{0, 0, ~uint64_t(0), ~uint64_t(0)});
+  session.device.write(answersOf, results.data(),
+                       size * int64_t(sizeof(UpdateResult)));
 }
 
-/// Writes a `Row` for each task of a group, as `make` makes it, to `table`.
-template <typename Row, typename Make>
-static void writeTable(Device &device, void *table, size_t size, Make make) {
-  std::vector<Row> rows(size);
-  for (size_t i = 0; i < size; ++i)
-    rows[i] = make(i);
-  device.write(table, rows.data(), int64_t(size * sizeof(Row)));
-}
-
-void DeviceUpdate::startNorms(const Group &group) {
+void DeviceUpdate::startRanking(const Group &group) {
   place(group);
   Device &device = session.device;
-  size_t size = group.end - group.first;
-  writeTable<UpdateRow>(device, tableOf, size,
-                        [&](size_t i) { return tasks[group.first + i].row; });
-  writeTable<UpdateResult>(device, answersOf, size, [](size_t) {
-    return UpdateResult{0, 0, ~uint64_t(0), ~uint64_t(0)};
-  });
   for (size_t first = group.first, end; first < group.end; first = end) {
     int64_t most = 0;
     for (end = first;
          end < group.end && normsOf(tasks[end]) == normsOf(tasks[first]); ++end)
-      most = std::max(most, tasks[end].blocks);
+      most = std::max<int64_t>(most, tasks[end].row.blocks);
     device.runPatternKernel(
         normsOf(tasks[first]), blocksOfNorms(most), int64_t(end - first),
         patternThreads, tableOf + (first - group.first) * sizeof(UpdateRow));
   }
+  device.runPatternKernel(pruneKernel, int64_t(group.end - group.first), 1,
+                          updateThreads, tableOf);
 }
 
 void DeviceUpdate::start() {
   if (!groups.empty())
-    startNorms(groups.front());
+    startRanking(groups.front());
 }
 
-void DeviceUpdate::requireNumbers(const Group &group) {
+void DeviceUpdate::readResults(const Group &group) {
   size_t size = group.end - group.first;
-  if (std::any_of(tasks.begin() + int64_t(group.first),
-                  tasks.begin() + int64_t(group.end), [&](const Task &task) {
-                    return ruleOf(task).method == BSR_RIGL;
-                  }))
-    session.device.runPatternKernel(scoresKernel, int64_t(size), 1,
-                                    updateThreads, tableOf);
   std::vector<UpdateResult> results(size);
   session.device.read(results.data(), answersOf,
                       int64_t(size * sizeof(UpdateResult)));
@@ -236,8 +229,8 @@ void DeviceUpdate::requireNumbers(const Group &group) {
 void DeviceUpdate::requireNumbers() {
   for (const Group &group : groups) {
     if (&group != &groups.front())
-      startNorms(group);
-    requireNumbers(group);
+      startRanking(group);
+    readResults(group);
   }
   // The first pattern that has one, whatever the order of tasks.
   const Task *failed = nullptr;
@@ -260,15 +253,12 @@ void DeviceUpdate::writeRanks(const Group &group) {
     const Task &task = tasks[i];
     if (task.row.regrowth != Regrowth::Ranks)
       continue;
-    const Pattern &pattern = patternOf(task);
-    int64_t barred = task.blocks - (task.row.returns ? task.count : 0);
-    ranks.resize(size_t(task.count));
-    chooseRanks(pattern.allBlocks() - barred, task.count,
-                RandomStream(session.counters.seed, "pattern", pattern.name),
-                session.counters.pattern_updates + 1, session.scratch.marks,
-                ranks.data());
+    ranks.resize(task.row.count);
+    drawRanks(patternOf(task), task.row, session.counters.seed,
+              session.counters.pattern_updates + 1, session.scratch.marks,
+              ranks.data());
     session.device.write(reinterpret_cast<void *>(task.row.chosen),
-                         ranks.data(), task.count * int64_t(sizeof(int64_t)));
+                         ranks.data(), int64_t(ranks.size() * sizeof(int64_t)));
   }
 }
 
@@ -288,7 +278,7 @@ void DeviceUpdate::startFills(const Group &group) {
            task.row.result + offsetof(UpdateResult, numRegrown),
            uint64_t(bytes), uint64_t(first), uint64_t(first + buffer.shape[0]),
            session.bitsOfNew(pattern, values)});
-      most = std::max(most, blocksOfFills(task.count, bytes));
+      most = std::max(most, blocksOfFills(task.row.count, bytes));
     }
   }
   session.device.write(fillsOf, rows.data(),
@@ -315,9 +305,9 @@ void DeviceUpdate::readAnswers(const Group &group) {
 
 void DeviceUpdate::run() {
   for (const Group &group : groups) {
-    // Those of one group are there still.
+    // One group is there still; of others the flags are.
     if (groups.size() > 1)
-      startNorms(group);
+      place(group);
     writeRanks(group);
     session.device.runPatternKernel(updateKernel,
                                     int64_t(group.end - group.first), 1,

@@ -24,7 +24,7 @@ public:
   /// in groups that fit.
   static int64_t roomFor(const Manifest &manifest);
 
-  /// Starts the norms of the first patterns.
+  /// Starts ranking the blocks of the first patterns.
   void start();
   /// Fails if a norm, or a score that matters, is NaN. Nothing has changed
   /// then.
@@ -38,7 +38,6 @@ private:
   /// A pattern, and where its memory is in the room.
   struct Task {
     int64_t pattern;
-    int64_t blocks, count;
     UpdateRow row;
     UpdateResult done;
     std::vector<int32_t> places; // what the device has pruned, and regrown
@@ -57,10 +56,11 @@ private:
   }
   /// The kernel of its norms.
   std::string normsOf(const Task &task) const;
-  /// Gives the tasks of `group` their memory.
+  /// Gives the tasks of `group` their memory, and writes their rows.
   void place(const Group &group);
-  void startNorms(const Group &group);
-  void requireNumbers(const Group &group);
+  /// Starts the norms of a group, and the choice of what it prunes.
+  void startRanking(const Group &group);
+  void readResults(const Group &group);
   void writeRanks(const Group &group);
   void startFills(const Group &group);
   void readAnswers(const Group &group);
@@ -69,6 +69,7 @@ private:
   const bsr_pattern_update *updates;
   std::vector<Task> tasks;
   std::vector<Group> groups;
+  int64_t flagBytes = 0; // at the start of the room, of all tasks
   // Of the group that is in the room: its rows, those of zeros, and what the
   // host reads.
   char *tableOf = nullptr, *fillsOf = nullptr, *answersOf = nullptr;

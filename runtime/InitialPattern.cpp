@@ -3,7 +3,7 @@
 // First patterns: how many blocks each matrix gets, and which.
 
 #include "BlockNorm.h"
-#include "Select.h"
+#include "OneThread.h"
 #include "Session.h"
 #include "Status.h"
 #include <cmath>
@@ -76,12 +76,8 @@ void bsr_session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
 
   std::vector<double> norms(size_t(pattern.allBlocks()));
   computeDenseNorms(pattern, norm, type, dense, norms.data());
-  auto forEach = [&](auto visit) {
-    for (int64_t block = 0; block < pattern.allBlocks(); ++block)
-      visit(block);
-  };
   auto keyAt = [&](int64_t block) { return ~keyOf(norms[block]); };
-  takeLowest(blocks, forEach, keyAt, scratch.kept);
+  takeLowest(pattern.allBlocks(), blocks, keyAt, scratch.kept);
   for (int64_t k = 0; k < blocks; ++k)
     indices(index).slot[k] = int32_t(k);
   buildViews(pattern, scratch.kept, blocks, indices(index));

@@ -3,54 +3,56 @@
 // The invariants of a pattern, and its two views.
 
 #include "Pattern.h"
+#include "OneThread.h"
 #include "Status.h"
 #include "support/RowView.h"
 
 using namespace bsr;
 
-/// Builds the column view of a row view by counting sort. Walking the rows in
-/// order leaves the rows of each column in order.
-static void buildColumns(const Pattern &pattern, const int32_t *rowPtr,
-                         const int32_t *colIdx, const int32_t *slot,
-                         int32_t *colPtr, int32_t *rowIdx, int32_t *slotT) {
-  int64_t rows = pattern.gridRows(), cols = pattern.gridCols();
-  int32_t blocks = rowPtr[rows];
-  std::fill_n(colPtr, cols + 1, 0);
-  for (int32_t k = 0; k < blocks; ++k)
-    ++colPtr[colIdx[k] + 1];
-  for (int64_t c = 0; c < cols; ++c)
-    colPtr[c + 1] += colPtr[c];
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int32_t k = rowPtr[r]; k < rowPtr[r + 1]; ++k) {
-      int32_t place = colPtr[colIdx[k]]++;
-      rowIdx[place] = int32_t(r);
-      slotT[place] = slot[k];
-    }
-  }
-  // Each pointer has moved to the end of its column: the start of the next.
-  std::copy_backward(colPtr, colPtr + cols, colPtr + cols + 1);
-  colPtr[0] = 0;
+void bsr::setViews(UpdateRow &row, const PatternIndices &indices) {
+  row.rowPtr = placeOf(indices.rowPtr);
+  row.colIdx = placeOf(indices.colIdx);
+  row.slot = placeOf(indices.slot);
+  row.colPtr = placeOf(indices.colPtr);
+  row.rowIdx = placeOf(indices.rowIdx);
+  row.slotT = placeOf(indices.slotT);
+}
+
+/// The steps of an update know these views of `pattern`.
+static UpdateRow rowOf(const Pattern &pattern, const PatternIndices &indices) {
+  UpdateRow row = {};
+  row.rows = uint32_t(pattern.gridRows());
+  row.cols = uint32_t(pattern.gridCols());
+  setViews(row, indices);
+  return row;
+}
+
+/// Builds the column view of a row view.
+static void buildColumns(const Pattern &pattern,
+                         const PatternIndices &indices) {
+  UpdateRow row = rowOf(pattern, indices);
+  OneThread team(row);
+  makeColumns(
+      team, uint64_t(indices.rowPtr[row.rows]),
+      [&](uint64_t k, uint64_t) { return uint32_t(indices.colIdx[k]); });
 }
 
 void bsr::listStored(const Pattern &pattern, const int32_t *rowPtr,
                      const int32_t *colIdx, int64_t *stored) {
-  for (int64_t r = 0; r < pattern.gridRows(); ++r)
-    for (int32_t k = rowPtr[r]; k < rowPtr[r + 1]; ++k)
-      stored[k] = r * pattern.gridCols() + colIdx[k];
+  UpdateRow row = rowOf(pattern, {});
+  row.rowPtr = placeOf(rowPtr);
+  row.colIdx = placeOf(colIdx);
+  row.stored = placeOf(stored);
+  OneThread team(row);
+  listStored(team);
 }
 
 void bsr::buildViews(const Pattern &pattern, const int64_t *stored,
                      int64_t blocks, const PatternIndices &indices) {
-  int64_t rows = pattern.gridRows(), cols = pattern.gridCols();
-  int64_t k = 0;
-  for (int64_t r = 0; r < rows; ++r) {
-    indices.rowPtr[r] = int32_t(k);
-    for (; k < blocks && stored[k] < (r + 1) * cols; ++k)
-      indices.colIdx[k] = int32_t(stored[k] - r * cols);
-  }
-  indices.rowPtr[rows] = int32_t(blocks);
-  buildColumns(pattern, indices.rowPtr, indices.colIdx, indices.slot,
-               indices.colPtr, indices.rowIdx, indices.slotT);
+  UpdateRow row = rowOf(pattern, indices);
+  row.stored = placeOf(stored);
+  OneThread team(row);
+  makeViews(team, uint64_t(blocks));
 }
 
 namespace {
@@ -140,8 +142,10 @@ private:
 
   /// The column view follows from the row view, so it has to be that.
   void checkColumns() const {
-    buildColumns(pattern, view.row_ptr, view.col_idx, view.slot, scratch.colPtr,
-                 scratch.rowIdx, scratch.slotT);
+    // Only the column view is written.
+    auto own = [](const int32_t *view) { return const_cast<int32_t *>(view); };
+    buildColumns(pattern, {own(view.row_ptr), own(view.col_idx), own(view.slot),
+                           scratch.colPtr, scratch.rowIdx, scratch.slotT});
     checkEqual("col_ptr", view.col_ptr, scratch.colPtr, pattern.gridCols() + 1);
     checkEqual("row_idx", view.row_idx, scratch.rowIdx, view.blocks);
     checkEqual("slot_t", view.slot_t, scratch.slotT, view.blocks);
@@ -173,8 +177,7 @@ void bsr::assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
   std::copy_n(view.col_idx, view.blocks, indices.colIdx);
   for (int64_t k = 0; k < view.blocks; ++k)
     indices.slot[k] = view.slot ? view.slot[k] : int32_t(k);
-  buildColumns(pattern, indices.rowPtr, indices.colIdx, indices.slot,
-               indices.colPtr, indices.rowIdx, indices.slotT);
+  buildColumns(pattern, indices);
 }
 
 // Floyd's sample (Bentley and Floyd, "A sample of brilliance", 1987); a bit for
@@ -205,12 +208,10 @@ void bsr::chooseAbsent(const Pattern &pattern, const int64_t *stored,
                        uint64_t *marks, int64_t *chosen) {
   chooseRanks(pattern.allBlocks() - blocks, count, random, update, marks,
               chosen);
-  int64_t before = 0; // stored blocks in front of the absent one
-  for (int64_t i = 0; i < count; ++i) {
-    while (before < blocks && stored[before] - before <= chosen[i])
-      ++before;
-    chosen[i] += before;
-  }
+  UpdateRow row = {};
+  OneThread team(row);
+  numberRanks(team, atPlace<const uint64_t>(placeOf(stored)), uint64_t(blocks),
+              atPlace<uint64_t>(placeOf(chosen)), uint64_t(count));
 }
 
 void bsr::makePattern(const Pattern &pattern, int64_t blocks, uint64_t seed,

@@ -8,6 +8,7 @@
 #include "Memory.h"
 #include "Step.h"
 #include "support/Random.h"
+#include "support/UpdateRow.h"
 #include <algorithm>
 
 namespace bsr {
@@ -21,14 +22,17 @@ struct PatternIndices {
 /// Working memory for any of a step's patterns, so that none is allocated
 /// later. Blocks are numbered row * grid columns + column.
 struct PatternScratch {
-  double *norms;    // [blocks], in row order
-  int64_t *stored;  // [blocks], rising
-  int64_t *kept;    // [blocks], rising: those that are not pruned
-  int32_t *pruned;  // [blocks], rising: places in `stored`
-  int64_t *regrown; // [blocks], rising
-  int32_t *freed;   // [blocks], slots
-  uint64_t *marks;  // a bit for each block of the matrix, or for each slot
-  int32_t *colPtr;  // a column view
+  double *norms;      // [blocks], in row order
+  int64_t *stored;    // [blocks], rising
+  int64_t *kept;      // [blocks], rising: those that are not pruned
+  int32_t *pruned;    // [blocks], rising: places in `stored`
+  int32_t *keptSlots; // [blocks]
+  int64_t *chosen;    // [blocks], rising: blocks that may be pruned ones, too
+  int64_t *regrown;   // [blocks], rising
+  int32_t *freed;     // [blocks], slots
+  uint32_t *flags;    // a bit for each stored block: is it pruned?
+  uint64_t *marks;    // a bit for each block of the matrix, or for each slot
+  int32_t *colPtr;    // a column view
   int32_t *rowIdx, *slotT;
 
   /// Calls `take(pointer, elements)` for each part that `patterns` need.
@@ -44,9 +48,12 @@ struct PatternScratch {
     take(stored, slots);
     // One more where loops write ahead.
     take(kept, slots + 1);
+    take(keptSlots, slots + 1);
     take(pruned, slots + 1);
+    take(chosen, slots + 1);
     take(regrown, slots + 1);
     take(freed, slots + 1);
+    take(flags, UpdateRow::wordsOfFlags(slots));
     take(marks, marked / 64 + 1);
     take(colPtr, cols + 1);
     take(rowIdx, slots);
@@ -58,6 +65,9 @@ struct PatternScratch {
 /// The column view may be null, and so may `slot`.
 void checkPattern(const Pattern &pattern, const bsr_pattern_view &view,
                   PatternScratch &scratch);
+
+/// Makes the places of the views of `row` those of `indices`.
+void setViews(UpdateRow &row, const PatternIndices &indices);
 
 /// Copies a checked `view` to `indices` and adds what it leaves out.
 void assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
@@ -99,11 +109,28 @@ struct PatternChange {
 int64_t countPruned(const Pattern &pattern, const bsr_pattern_update &rule,
                     int64_t blocks);
 
-/// Prunes and regrows as `rule` says by `scratch.norms` and, for RigL, by
-/// `scores`, one for each block of the matrix, which are lost.
+/// What `rule` makes of a pattern with `blocks` stored blocks, without places.
+UpdateRow describeUpdate(const Pattern &pattern, const bsr_pattern_update &rule,
+                         int64_t blocks);
+
+/// Chooses what an update that `row` describes regrows at random: writes the
+/// ranks, rising, among all blocks that may be stored next. `marks` is working
+/// memory of a bit for each.
+void drawRanks(const Pattern &pattern, const UpdateRow &row, uint64_t seed,
+               int64_t update, uint64_t *marks, int64_t *ranks);
+
+/// Makes `flags` a bit for each stored block: whether `rule` prunes it, by
+/// `scratch.norms`. The pattern does not change.
+void choosePruned(const Pattern &pattern, const bsr_pattern_update &rule,
+                  const PatternIndices &indices, PatternScratch &scratch,
+                  uint32_t *flags);
+
+/// Prunes the blocks that `choosePruned` chose, which `flags` loses, and
+/// regrows others as `rule` says, for RigL by `scores`, one for each block of
+/// the matrix, which are lost.
 PatternChange updatePattern(const Pattern &pattern,
-                            const bsr_pattern_update &rule, float *scores,
-                            uint64_t seed, int64_t update,
+                            const bsr_pattern_update &rule, uint32_t *flags,
+                            float *scores, uint64_t seed, int64_t update,
                             const PatternIndices &indices,
                             PatternScratch &scratch);
 

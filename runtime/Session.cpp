@@ -32,6 +32,8 @@ static void forEachPart(bsr_session &session, Take take) {
   for (size_t i = 0; i < patterns.size(); ++i) {
     take(session.histories[i].ever, PatternHistory::everWords(patterns[i]));
     take(session.histories[i].newest, PatternHistory::newestWords(patterns[i]));
+    if (session.device.isHost() && !patterns[i].isStatic)
+      take(session.pruneFlags[i], UpdateRow::wordsOfFlags(patterns[i].slots));
   }
 }
 
@@ -61,6 +63,7 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
   bytes += Memory::partBytes(roomBytes);
   moreScratch.resize(numUpdateThreads(manifest()) - 1);
   histories.resize(manifest().patterns.size());
+  pruneFlags.resize(manifest().patterns.size());
 
   int64_t areas = Memory::areasTaken();
   area = Memory(device, bytes, "the buffers of the step");

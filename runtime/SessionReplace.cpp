@@ -3,7 +3,7 @@
 // Pattern updates by methods of the caller's own.
 
 #include "BlockNorm.h"
-#include "Select.h"
+#include "OneThread.h"
 #include "Session.h"
 #include "Status.h"
 #include "UpdateThreads.h"
@@ -115,11 +115,11 @@ bsr_status bsr_session_choose_absent(const bsr_session *session, int64_t index,
 }
 
 /// `takeLowest` into `taken`, which has no room for one more.
-template <typename ForEach, typename KeyAt>
-static void copyLowest(int64_t count, ForEach forEach, KeyAt keyAt,
+template <typename KeyAt>
+static void copyLowest(int64_t items, int64_t count, KeyAt keyAt,
                        int64_t *taken) {
   std::vector<int64_t> places(size_t(count) + 1);
-  takeLowest(count, forEach, keyAt, places.data());
+  takeLowest(items, count, keyAt, places.data());
   std::copy_n(places.data(), count, taken);
 }
 
@@ -148,13 +148,17 @@ bsr_status bsr_session_choose_scored(const bsr_session *session, int64_t index,
     for (int64_t k = 0; k < numBarred; ++k)
       keys[size_t(barred[k])] = ~uint32_t(0);
     copyLowest(
-        count,
-        [&](auto visit) {
-          for (int64_t block = 0; block < all; ++block)
-            visit(block);
-        },
-        [&](int64_t block) { return keys[size_t(block)]; }, chosen);
+        all, count, [&](int64_t block) { return keys[size_t(block)]; }, chosen);
   });
+}
+
+/// An unsigned number that orders as `number`, which may be negative.
+static uint64_t signedKeyOf(double number) {
+  uint64_t key = keyOf(number + 0.0);
+  return key ^ (-(key >> 63) | uint64_t(1) << 63);
+}
+static uint64_t signedKeyOf(int64_t number) {
+  return uint64_t(number) ^ uint64_t(1) << 63;
 }
 
 /// Writes the places of the `count` numbers of the lowest keys.
@@ -170,12 +174,7 @@ static void chooseLowest(int64_t size, const void *data, int64_t count,
          std::find_if(numbers, numbers + size, [](T t) { return t != t; }) -
              numbers);
   copyLowest(
-      count,
-      [&](auto visit) {
-        for (int64_t i = 0; i < size; ++i)
-          visit(i);
-      },
-      [&](int64_t i) { return keyOf(numbers[i]); }, places);
+      size, count, [&](int64_t i) { return keyOf(numbers[i]); }, places);
 }
 
 /// Chooses the lowest numbers, or the highest, of any type that can be chosen

@@ -91,13 +91,13 @@ void bsr_session::updateOnHost(const bsr_pattern_update *updates) {
     rankBlocks(i, updates[i].norm, scratch.norms);
     if (const float *scores = scoresOf(i))
       checkScores(pattern, updates[i], scores, indices(i));
+    choosePruned(pattern, updates[i], indices(i), scratch, pruneFlags[i]);
   });
   forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
     const Pattern &pattern = manifest().patterns[i];
-    rankBlocks(i, updates[i].norm, scratch.norms);
-    PatternChange change =
-        updatePattern(pattern, updates[i], scoresOf(i), counters.seed,
-                      counters.pattern_updates + 1, indices(i), scratch);
+    PatternChange change = updatePattern(
+        pattern, updates[i], pruneFlags[i], scoresOf(i), counters.seed,
+        counters.pattern_updates + 1, indices(i), scratch);
     resetSlots(i, scratch.freed, change);
     histories[i].record(pattern, change, scratch);
   });

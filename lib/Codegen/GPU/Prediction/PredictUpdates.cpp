@@ -139,7 +139,7 @@ static void addPattern(const Dynamic &pattern, double share, bool hasScores,
   row.stored = memory.take(blocks, 8);
   row.kept = memory.take(blocks, 8);
   row.keptSlots = memory.take(blocks, 4);
-  row.flags = memory.take(blocks, 4);
+  row.flags = memory.take(UpdateRow::wordsOfFlags(blocks), 4);
   int64_t groups = UpdateRow::groupsOfRows(row.rows, row.cols);
   row.marks = memory.take(std::max(groups, all / 32 + 1), 4);
   row.before = memory.take(groups, 4);
@@ -219,8 +219,7 @@ mlir::bsr::gpu::predictUpdate(ModuleOp module, double share,
     LaunchArgument table = getTable(ArrayRef(all));
     if (all.empty())
       continue;
-    if ((hasScores &&
-         failed(predict(scoresKernel, grid, updateThreads, table))) ||
+    if (failed(predict(pruneKernel, grid, updateThreads, table)) ||
         failed(predict(updateKernel, grid, updateThreads, table)) ||
         failed(predict(fillKernel,
                        {tables.mostFills, int64_t(tables.fills.size()), 1},

@@ -1,0 +1,11 @@
+# Writes the file TEXT, without comments, to MADE as raw string literals of C++.
+file(READ ${TEXT} text)
+string(REGEX REPLACE "[ \t]*//[^\n]*" "" text "${text}")
+string(REGEX REPLACE "\n\n+" "\n" text "${text}")
+string(LENGTH "${text}" length)
+set(made "")
+foreach(first RANGE 0 ${length} 16000)
+  string(SUBSTRING "${text}" ${first} 16000 part)
+  string(APPEND made "R\"ptx(${part})ptx\",\n")
+endforeach()
+file(WRITE ${MADE} "${made}")
