@@ -2,20 +2,21 @@
 # bsr_add_device_code(<target> <name>) of <name>.cu makes <name>.inc, which <target>
 # may include. Clang does it, by whatever compiler all else is compiled; neither
 # CUDA nor a GPU is needed.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 22)
-  set(BSR_DEVICE_CLANG ${CMAKE_CXX_COMPILER} CACHE FILEPATH "The clang++ 22 that compiles kernels to PTX")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(BSR_DEVICE_CLANG ${CMAKE_CXX_COMPILER} CACHE FILEPATH "The clang++ that compiles kernels to PTX")
 else()
-  find_program(BSR_DEVICE_CLANG NAMES clang++-22 clang++ DOC "The clang++ 22 that compiles kernels to PTX")
+  find_program(BSR_DEVICE_CLANG NAMES clang++-22 clang++ DOC "The clang++ that compiles kernels to PTX")
 endif()
-set(bsr_targets "no compiler")
+set(bsr_version "none")
+set(bsr_targets "")
 if(BSR_DEVICE_CLANG)
-  execute_process(COMMAND ${BSR_DEVICE_CLANG} --print-targets
-    OUTPUT_VARIABLE bsr_targets ERROR_VARIABLE bsr_targets RESULT_VARIABLE bsr_result)
+  execute_process(COMMAND ${BSR_DEVICE_CLANG} -dumpversion
+    OUTPUT_VARIABLE bsr_version ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(COMMAND ${BSR_DEVICE_CLANG} --print-targets OUTPUT_VARIABLE bsr_targets ERROR_QUIET)
 endif()
-if(NOT bsr_targets MATCHES "nvptx64")
-  string(STRIP "${bsr_targets}" bsr_targets)
+if(bsr_version VERSION_LESS 22 OR NOT bsr_targets MATCHES "nvptx64")
   message(FATAL_ERROR
-    "expected a clang++ 22 with the target nvptx64, but got '${BSR_DEVICE_CLANG}' with: ${bsr_targets}\n"
+    "expected clang++ 22 with the target nvptx64, but got ${BSR_DEVICE_CLANG} (${bsr_version}): "
     "install Debian's package clang-22, or pass -DBSR_DEVICE_CLANG=<clang++>")
 endif()
 

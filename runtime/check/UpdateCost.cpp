@@ -93,11 +93,10 @@ static void print(int64_t block, double stepMilliseconds) {
       });
     };
 
-    // Nothing to prune: every norm is computed twice, before any change and
-    // for it.
+    // Nothing to prune: norms are computed, and no more is done.
     double norms = update(BSR_SET, 0), set = update(BSR_SET, 0.5);
     double rigl = update(BSR_RIGL, 0.5), gmp = update(BSR_GMP, 0);
-    line("check of patterns, norms twice", norms);
+    line("check of patterns, norms", norms);
     line("set: selection, choice, views", set - norms);
     line("set: an update", set);
     line("rigl: an update", rigl);
