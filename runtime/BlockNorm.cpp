@@ -33,6 +33,7 @@ public:
       sums[part] = add(sums[part], sums[part + distance]);
   }
   double first() const { return sums[0]; }
+  T only() const { return *block; }
 
 private:
   const T *block;

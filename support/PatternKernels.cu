@@ -61,6 +61,7 @@ public:
     sum = add(sum, __nvvm_lohi_i2d(low, high));
   }
   double first() const { return sum; }
+  T only() const { return load(block); }
 
 private:
   static T load(Global<const T> from) {
@@ -76,23 +77,20 @@ private:
 };
 } // namespace
 
-/// Threads behind the last block have none: shuffles are of whole warps.
+/// Threads behind the last block have it, too: shuffles are of whole warps.
 template <typename Norm, typename T>
 static void computeNorm(uint64_t base, uint64_t table) {
   auto row = rowAt<UpdateRow>(table, __nvvm_read_ptx_sreg_ctaid_y());
-  unsigned thread = numberOfThread();
-  unsigned k = thread / normParts, part = thread % normParts;
-  bool isBlock = k < row->blocks;
-  uint32_t slot = 0, size = 0;
-  if (isBlock) {
-    slot = atPlace<uint32_t>(base + row->slot)[k];
-    size = row->elements;
-  }
-  double norm = normOf<Norm>(
-      ThreadPart<T>(
-          atPlace<const T>(base + row->values) + uint64_t(slot) * size, part),
-      size);
-  if (!isBlock || part != 0)
+  unsigned thread = numberOfThread(), part = thread % normParts;
+  unsigned blocks = row->blocks, own = thread / normParts;
+  if (thread / 32 * (32 / normParts) >= blocks)
+    return;
+  unsigned k = own < blocks ? own : blocks - 1;
+  uint64_t slot = atPlace<uint32_t>(base + row->slot)[k];
+  uint32_t size = row->elements;
+  auto values = atPlace<const T>(base + row->values);
+  double norm = normOf<Norm>(ThreadPart<T>(values + slot * size, part), size);
+  if (part != 0 || own >= blocks)
     return;
   atPlace<double>(base + row->norms)[k] = norm;
   if (norm != norm)

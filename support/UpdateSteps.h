@@ -410,17 +410,14 @@ void changePattern(Team &team) {
 /// A norm is a sum of what `magnitude` makes of elements, in which `add` takes
 /// the next one.
 struct Sum {
-  static constexpr bool isOfMagnitudes = true;
   static double magnitude(double value) { return __builtin_fabs(value); }
   static double add(double sum, double next) { return sum + next; }
 };
 struct SumOfSquares {
-  static constexpr bool isOfMagnitudes = false;
   static double magnitude(double value) { return value * value; }
   static double add(double sum, double next) { return sum + next; }
 };
 struct Largest {
-  static constexpr bool isOfMagnitudes = true;
   static double magnitude(double value) { return __builtin_fabs(value); }
   // NaN, once there, stays.
   static double add(double most, double next) {
@@ -432,19 +429,15 @@ struct Largest {
 /// The norm of a block of `size` elements, of which `parts` has `normParts`
 /// partial sums, or one of them: `add(size, f)` makes each f(sum, element) for
 /// its elements in their order, `fold(d, f)` makes sums f of themselves and of
-/// the sums d behind, and `first` is the first sum.
+/// the sums d behind, `first` is the first sum, and `only` the element of
+/// a block of one.
 template <typename Norm, typename Parts, typename Size>
 double normOf(Parts parts, Size size) {
-  auto add = [](auto magnitude) {
-    return [=](double sum, auto element) {
-      return Norm::add(sum, magnitude(toDouble(element)));
-    };
-  };
-  // Of one element its magnitude, which orders alike.
-  if (!Norm::isOfMagnitudes && size == 1)
-    parts.add(size, add(Sum::magnitude));
-  else
-    parts.add(size, add(Norm::magnitude));
+  if (size == 1) // all norms order alike
+    return __builtin_fabs(toDouble(parts.only()));
+  parts.add(size, [](double sum, auto element) {
+    return Norm::add(sum, Norm::magnitude(toDouble(element)));
+  });
   auto fold = [](double sum, double next) { return Norm::add(sum, next); };
   parts.fold(1, fold);
   parts.fold(2, fold);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Updates that a GPU does by itself, beside the processor's: the same patterns,
-// values and counts, bit for bit. These cases need a driver of NVIDIA's, or
-// that of the tests.
+// Updates that a GPU does by itself, beside the definition, and beside the
+// processor's: the same patterns, values and counts, bit for bit. These cases
+// need a driver of NVIDIA's, or that of the tests.
 
 #include "Check.h"
+#include "Definition.h"
 #include "Element.h"
 #include "Session.h"
 #include <cmath>
@@ -13,7 +14,20 @@
 
 using namespace check;
 
-using Rules = std::vector<bsr_pattern_update>;
+/// The manifest of a step for a GPU that does nothing.
+static Json forGPU(const std::vector<Matrix> &matrices) {
+  Json manifest = makeManifest(matrices);
+  manifest["chip"] = "sm_80";
+  manifest["launches"] = Json::array();
+  return manifest;
+}
+
+/// A session of `step` on a GPU.
+static Session startOnGPU(const Step &step, uint64_t seed) {
+  bsr_session *made = nullptr;
+  REQUIRE_OK(bsr_session_create(step.get(), "cuda", seed, &made));
+  return {made, bsr_session_destroy};
+}
 
 namespace {
 /// Two sessions of one seed, on the processor and on a GPU, of a step that does
@@ -23,11 +37,7 @@ public:
   Pair(const std::vector<Matrix> &matrices, uint64_t seed)
       : matrices(matrices), hostStep(load(makeManifest(matrices))),
         gpuStep(load(forGPU(matrices))), host(start(hostStep, seed)),
-        gpu(nullptr, bsr_session_destroy) {
-    bsr_session *made = nullptr;
-    REQUIRE_OK(bsr_session_create(gpuStep.get(), "cuda", seed, &made));
-    gpu.reset(made);
-  }
+        gpu(startOnGPU(gpuStep, seed)) {}
 
   void makePattern(int64_t pattern, int64_t blocks) {
     for (const Session *session : {&host, &gpu})
@@ -136,13 +146,6 @@ public:
   const std::vector<Matrix> matrices;
 
 private:
-  static Json forGPU(const std::vector<Matrix> &matrices) {
-    Json manifest = makeManifest(matrices);
-    manifest["chip"] = "sm_80";
-    manifest["launches"] = Json::array();
-    return manifest;
-  }
-
   Step hostStep, gpuStep;
 
 public:
@@ -185,6 +188,13 @@ static void compareUpdates(Pair &pair, Numbers &numbers) {
     pair.update(rules);
     pair.fillValues(int64_t(numbers.below(uint64_t(size))), numbers);
   }
+}
+
+CASE(gpu_updates_are_the_definition_on_random_patterns) {
+  compareRandomUpdates(30,
+                       [](const std::vector<Matrix> &matrices, uint64_t seed) {
+                         return startOnGPU(load(forGPU(matrices)), seed);
+                       });
 }
 
 CASE(gpu_updates_are_those_of_the_processor) {

@@ -3,6 +3,7 @@
 // Prune and regrow, against the definition taken literally.
 
 #include "Check.h"
+#include "Definition.h"
 #include "support/Hash.h"
 #include <algorithm>
 #include <cmath>
@@ -25,38 +26,10 @@ void *operator new(size_t size) {
 void operator delete(void *memory) noexcept { std::free(memory); }
 void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
-namespace {
-using Place = std::pair<int64_t, int64_t>;
-
-/// A matrix of a session, block by block.
-struct Blocks {
-  std::map<Place, int32_t> slots; // of the stored blocks, row by row
-
-  Blocks(const Session &session, const Matrix &matrix, int64_t pattern) {
-    bsr_pattern_view view = viewOf(session, pattern);
-    for (int64_t r = 0; r < matrix.rows / matrix.blockRows; ++r)
-      for (int32_t k = view.row_ptr[r]; k < view.row_ptr[r + 1]; ++k)
-        slots[{r, view.col_idx[k]}] = view.slot[k];
-  }
-};
-} // namespace
-
 template <typename T>
 static T *valuesOf(const Session &session, int64_t buffer) {
   return static_cast<T *>(dataOf(session, buffer));
 }
-
-/// Fills the weight and the moments of matrix `pattern` with small integers, so
-/// that there are ties and every sum is exact.
-static void fillSmall(const Session &session, const Matrix &matrix,
-                      int64_t pattern, Numbers &numbers) {
-  int64_t size = matrix.slots * matrix.blockRows * matrix.blockCols;
-  for (int64_t buffer = 9 * pattern; buffer < 9 * pattern + 3; ++buffer)
-    for (int64_t i = 0; i < size; ++i)
-      valuesOf<float>(session, buffer)[i] = float(numbers.below(7)) - 3;
-}
-
-using Rules = std::vector<bsr_pattern_update>;
 
 /// An update by set, as `updatePatterns` does.
 static bsr_pattern_update setOf(double drop) {
@@ -70,228 +43,11 @@ static float *scoresOf(const Session &session, const Step &step,
       session, bsr_step_find_buffer(step.get(), BSR_SCORES, name.c_str()));
 }
 
-/// The norm of a block, of elements whose sums are exact.
-static double normOf(const float *block, int64_t size, bsr_norm norm) {
-  double sum = 0, squares = 0, most = 0;
-  for (int64_t i = 0; i < size; ++i) {
-    sum += std::fabs(block[i]);
-    squares += block[i] * block[i];
-    most = std::max<double>(most, std::fabs(block[i]));
-  }
-  return norm == BSR_L1     ? sum
-         : norm == BSR_L2   ? std::sqrt(squares)
-         : norm == BSR_LINF ? most
-                            : sum / double(size);
-}
-
-namespace {
-/// A session whose updates are compared with the definition.
-class Compared {
-public:
-  Compared(const Step &step, const Session &session,
-           const std::vector<Matrix> &matrices)
-      : step(step), session(session), matrices(matrices),
-        newest(matrices.size()) {
-    for (size_t p = 0; p < matrices.size(); ++p)
-      for (auto &[place, slot] : Blocks(session, matrices[p], int64_t(p)).slots)
-        ever.resize(matrices.size()), ever[p].insert(place);
-    ever.resize(matrices.size());
-  }
-
-  /// Updates once.
-  void update(const Rules &rules) {
-    std::vector<Before> before;
-    for (size_t p = 0; p < matrices.size(); ++p) {
-      const Matrix &m = matrices[p];
-      before.push_back({Blocks(session, m, int64_t(p)), {}, {}});
-      for (int b = 0; b < 3; ++b) {
-        float *data = valuesOf<float>(session, int64_t(9 * p + b));
-        before.back().values[b].assign(data, data + m.slots * m.blockRows *
-                                                        m.blockCols);
-      }
-      if (m.hasScores) {
-        float *data = scoresOf(session, step, int64_t(p));
-        before.back().scores.assign(data, data + rowsOf(m) * colsOf(m));
-      }
-    }
-    bsr_counters old = countersOf(session);
-    REQUIRE_OK(
-        bsr_session_update(session.get(), rules.data(), int64_t(rules.size())));
-    REQUIRE_OK(checkPatterns(session));
-    int64_t pruned = 0, regrown = 0;
-    for (size_t p = 0; p < matrices.size(); ++p)
-      compare(p, rules[p], before[p], pruned, regrown);
-    bsr_counters now = countersOf(session);
-    REQUIRE_EQUAL(now.pattern_updates, old.pattern_updates + 1);
-    REQUIRE_EQUAL(now.blocks_pruned, old.blocks_pruned + pruned);
-    REQUIRE_EQUAL(now.blocks_regrown, old.blocks_regrown + regrown);
-  }
-
-private:
-  struct Before {
-    Blocks blocks;
-    std::vector<float> values[3];
-    std::vector<float> scores;
-  };
-
-  static int64_t rowsOf(const Matrix &m) { return m.rows / m.blockRows; }
-  static int64_t colsOf(const Matrix &m) { return m.cols / m.blockCols; }
-
-  void compare(size_t p, const bsr_pattern_update &rule, const Before &before,
-               int64_t &allPruned, int64_t &allRegrown) {
-    const Matrix &m = matrices[p];
-    const std::map<Place, int32_t> &old = before.blocks.slots;
-    Blocks now(session, m, int64_t(p));
-    int64_t size = m.blockRows * m.blockCols;
-    int64_t stored = int64_t(old.size());
-    int64_t absent = rowsOf(m) * colsOf(m) - stored;
-    int64_t count = int64_t(std::floor(rule.drop * double(stored) + 0.5));
-    if (!rule.allow_return)
-      count = std::min(count, absent);
-    if (rule.method == BSR_GMP)
-      count = std::max<int64_t>(stored - rule.blocks, 0);
-    if (rule.method == BSR_STATIC)
-      count = 0;
-
-    // Rank by norm, and equal ones by place.
-    std::vector<std::pair<double, Place>> ranked;
-    for (auto &[place, slot] : old)
-      ranked.push_back(
-          {normOf(&before.values[0][slot * size], size, rule.norm), place});
-    std::sort(ranked.begin(), ranked.end());
-    std::set<Place> pruned;
-    for (int64_t k = 0; k < count; ++k)
-      pruned.insert(ranked[k].second);
-
-    // What is regrown: the largest scores, or whatever is there.
-    std::vector<std::pair<double, Place>> candidates;
-    for (int64_t r = 0; r < rowsOf(m); ++r)
-      for (int64_t c = 0; c < colsOf(m); ++c)
-        if (!old.count({r, c}) || (rule.allow_return && pruned.count({r, c})))
-          candidates.push_back(
-              {m.hasScores ? -before.scores[r * colsOf(m) + c] : 0, {r, c}});
-    std::set<Place> chosen;
-    if (rule.method == BSR_RIGL) {
-      std::sort(candidates.begin(), candidates.end());
-      for (int64_t k = 0; k < count; ++k)
-        chosen.insert(candidates[k].second);
-    } else if (rule.method == BSR_SET) {
-      for (auto &[score, place] : candidates)
-        if (now.slots.count(place))
-          chosen.insert(place);
-      REQUIRE_EQUAL(int64_t(chosen.size()), count);
-    }
-
-    // Both pruned and chosen: nothing happens. The others swap, in order.
-    std::map<Place, int32_t> expected = old;
-    std::vector<int32_t> freed;
-    std::vector<Place> fresh;
-    for (const Place &place : chosen)
-      if (!pruned.erase(place))
-        fresh.push_back(place);
-    int64_t newestPruned = 0;
-    for (const Place &place : pruned) {
-      freed.push_back(old.at(place));
-      expected.erase(place);
-      newestPruned += newest[p].count(place);
-    }
-    for (size_t i = 0; i < fresh.size(); ++i)
-      expected[fresh[i]] = freed[i];
-    REQUIRE(now.slots == expected);
-    for (int b = 0; b < 3; ++b) {
-      std::vector<float> values = before.values[b];
-      for (int32_t slot : freed)
-        std::fill_n(values.begin() + slot * size, size, 0.0f);
-      // A new block holds what the state began with.
-      for (size_t i = 0; b == 2 && i < fresh.size(); ++i)
-        std::fill_n(values.begin() + freed[i] * size, size, 0.25f);
-      REQUIRE(std::equal(values.begin(), values.end(),
-                         valuesOf<float>(session, int64_t(9 * p + b))));
-    }
-
-    bsr_pattern_statistics statistics;
-    REQUIRE_OK(bsr_session_statistics(session.get(), int64_t(p), &statistics));
-    if (rule.method != BSR_STATIC) {
-      REQUIRE_EQUAL(statistics.pruned, int64_t(pruned.size()));
-      REQUIRE_EQUAL(statistics.regrown, int64_t(fresh.size()));
-      REQUIRE_EQUAL(statistics.newest, int64_t(newest[p].size()));
-      REQUIRE_EQUAL(statistics.newest_pruned, newestPruned);
-      newest[p] = std::set<Place>(fresh.begin(), fresh.end());
-      ever[p].insert(fresh.begin(), fresh.end());
-      allPruned += int64_t(pruned.size());
-      allRegrown += int64_t(fresh.size());
-    }
-    REQUIRE_EQUAL(statistics.blocks, int64_t(expected.size()));
-    REQUIRE_EQUAL(statistics.all_blocks, stored + absent);
-    REQUIRE_EQUAL(statistics.ever_stored, int64_t(ever[p].size()));
-    std::map<int64_t, int64_t> inRow, inColumn;
-    int64_t mostInRow = 0, mostInColumn = 0;
-    for (auto &[place, slot] : expected) {
-      mostInRow = std::max(mostInRow, ++inRow[place.first]);
-      mostInColumn = std::max(mostInColumn, ++inColumn[place.second]);
-    }
-    REQUIRE_EQUAL(statistics.most_in_row, mostInRow);
-    REQUIRE_EQUAL(statistics.most_in_column, mostInColumn);
-  }
-
-  const Step &step;
-  const Session &session;
-  const std::vector<Matrix> &matrices;
-  std::vector<std::set<Place>> ever, newest;
-};
-} // namespace
-
-/// Fills the scores of matrix `pattern` with a few numbers, of both signs and
-/// infinite ones, so that there are ties; or with one only.
-static void fillScores(const Session &session, const Step &step,
-                       const Matrix &matrix, int64_t pattern,
-                       Numbers &numbers) {
-  constexpr float infinity = std::numeric_limits<float>::infinity();
-  const float some[] = {0, -0.0f, 1, 2.5f, 1e-42f, -3, infinity, -infinity};
-  int64_t blocks =
-      (matrix.rows / matrix.blockRows) * (matrix.cols / matrix.blockCols);
-  uint64_t kinds = numbers.below(4) ? 8 : 1;
-  for (int64_t i = 0; i < blocks; ++i)
-    scoresOf(session, step, pattern)[i] = some[numbers.below(kinds)];
-}
-
 CASE(update_is_the_definition_on_random_patterns) {
-  Numbers numbers(1);
-  for (int round = 0; round < 250; ++round) {
-    std::vector<Matrix> matrices;
-    for (int i = 0; i < 2; ++i) {
-      Matrix m;
-      m.blockRows = int64_t(numbers.below(5)) + 1;
-      m.blockCols = int64_t(numbers.below(5)) + 1;
-      m.rows = m.blockRows * int64_t(numbers.below(12) + 1);
-      m.cols = m.blockCols * int64_t(numbers.below(12) + 1);
-      int64_t all = (m.rows / m.blockRows) * (m.cols / m.blockCols);
-      m.slots = int64_t(numbers.below(uint64_t(all) + 5)) + 1;
-      m.hasScores = true;
-      matrices.push_back(m);
-    }
-    Step step = load(makeManifest(matrices));
-    Session session = start(step, numbers.below(1000));
-    for (int p = 0; p < 2; ++p) {
-      const Matrix &m = matrices[p];
-      int64_t all = (m.rows / m.blockRows) * (m.cols / m.blockCols);
-      REQUIRE_OK(bsr_session_make_pattern(
-          session.get(), p,
-          int64_t(numbers.below(std::min(m.slots, all) + 1))));
-      fillSmall(session, m, p, numbers);
-    }
-    Compared compared(step, session, matrices);
-    for (int update = 0; update < 4; ++update) {
-      Rules rules;
-      for (const Matrix &m : matrices)
-        rules.push_back(anyRule(m, numbers));
-      REQUIRE_OK(bsr_session_run_scores(session.get()));
-      for (int64_t p : {0, 1})
-        fillScores(session, step, matrices[size_t(p)], p, numbers);
-      compared.update(rules);
-      fillSmall(session, matrices[0], 0, numbers);
-    }
-  }
+  compareRandomUpdates(250,
+                       [](const std::vector<Matrix> &matrices, uint64_t seed) {
+                         return start(load(makeManifest(matrices)), seed);
+                       });
 }
 
 CASE(update_of_every_block_size) {
@@ -304,7 +60,7 @@ CASE(update_of_every_block_size) {
       Session session = start(step);
       REQUIRE_OK(bsr_session_initialize(session.get()));
       fillSmall(session, matrices[0], 0, numbers);
-      Compared compared(step, session, matrices);
+      Compared compared(session, matrices);
       compared.update({setOf(0.3)});
       compared.update({setOf(1)});
       compared.update({{BSR_GMP, BSR_L2, 0, 5, 0}});
@@ -338,11 +94,11 @@ CASE(update_does_not_depend_on_threads) {
   Rules rules;
   for (size_t i = 0; i < matrices.size(); ++i)
     rules.push_back({i % 2 ? BSR_SET : BSR_RIGL, BSR_L1, 0.4, 0, i % 3 == 0});
-  Compared compared(step, session, matrices);
+  Compared compared(session, matrices);
   for (int update = 0; update < 3; ++update) {
     REQUIRE_OK(bsr_session_run_scores(session.get()));
     for (size_t i = 0; i < matrices.size(); i += 2)
-      fillScores(session, step, matrices[i], int64_t(i), numbers);
+      fillScores(session, int64_t(i), numbers);
     compared.update(rules);
   }
   std::ostringstream blocks;
@@ -478,7 +234,7 @@ CASE(update_after_gradual_pruning_keeps_what_is_left) {
   Step step = load(makeManifest(matrices));
   Session session = start(step);
   REQUIRE_OK(bsr_session_initialize(session.get()));
-  Compared compared(step, session, matrices);
+  Compared compared(session, matrices);
   for (int64_t blocks : {256, 255, 130, 130, 26}) {
     compared.update({{BSR_GMP, BSR_L1, 0, blocks, 0}});
     REQUIRE_EQUAL(viewOf(session).blocks, blocks);
@@ -496,7 +252,7 @@ CASE(update_of_a_full_matrix_with_return_changes_nothing) {
   Session session = start(step);
   REQUIRE_OK(bsr_session_initialize(session.get()));
   std::string before = contentsOf(session, step);
-  Compared compared(step, session, matrices);
+  Compared compared(session, matrices);
   bsr_pattern_update rule = {BSR_SET, BSR_L1, 1, 0, 1};
   compared.update({rule, rule});
   REQUIRE(before == contentsOf(session, step));
