@@ -239,6 +239,19 @@ CASE(gpu_updates_in_groups_are_the_same) {
   }
 }
 
+CASE(gpu_updates_rank_blocks_once) {
+  std::vector<Matrix> matrices(2, {8, 8, 2, 2, 16});
+  Pair pair(matrices, 3);
+  // Each pattern is a group. test/Runtime/gpu.test has the number of launches.
+  pair.gpu->roomBytes = 1;
+  Numbers numbers(4);
+  for (int64_t p : {0, 1}) {
+    pair.makePattern(p, 8);
+    pair.fillValues(p, numbers);
+  }
+  pair.update(Rules(2, {BSR_SET, BSR_L1, 0.5, 0, 0}));
+}
+
 CASE(gpu_updates_refuse_what_the_processor_refuses) {
   std::vector<Matrix> matrices(2, {6, 10, 2, 2, 8, "f32", 0.5, true});
   Pair pair(matrices, 3);
