@@ -18,26 +18,30 @@ class AllParts {
 public:
   explicit AllParts(const T *block) : block(block) {}
 
+  struct Sums {
+    double of[normParts];
+  };
   template <typename Add>
-  void add(int64_t size, Add add) {
+  Sums add(int64_t size, Add add) const {
+    Sums sums = {};
     int64_t i = 0;
     for (; i + normParts <= size; i += normParts)
       for (unsigned part = 0; part < normParts; ++part)
-        sums[part] = add(sums[part], block[i + part]);
+        sums.of[part] = add(sums.of[part], block[i + part]);
     for (unsigned part = 0; i < size; ++i, ++part)
-      sums[part] = add(sums[part], block[i]);
+      sums.of[part] = add(sums.of[part], block[i]);
+    return sums;
   }
   template <typename Add>
-  void fold(unsigned distance, Add add) {
+  static void fold(Sums &sums, unsigned distance, Add add) {
     for (unsigned part = 0; part < normParts; part += 2 * distance)
-      sums[part] = add(sums[part], sums[part + distance]);
+      sums.of[part] = add(sums.of[part], sums.of[part + distance]);
   }
-  double first() const { return sums[0]; }
+  static double first(const Sums &sums) { return sums.of[0]; }
   T only() const { return *block; }
 
 private:
   const T *block;
-  double sums[normParts] = {};
 };
 } // namespace
 

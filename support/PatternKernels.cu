@@ -36,7 +36,8 @@ public:
   ThreadPart(Global<const T> block, unsigned part) : block(block), part(part) {}
 
   template <typename Add>
-  void add(uint32_t size, Add add) {
+  double add(uint32_t size, Add add) const {
+    double sum = 0;
     // Four elements are loaded side by side.
     int left = int(size - part);
     Global<const T> next = block + part;
@@ -52,15 +53,16 @@ public:
     }
     for (; left > 0; left -= normParts, next += normParts)
       sum = add(sum, load(next));
+    return sum;
   }
   template <typename Add>
-  void fold(unsigned distance, Add add) {
+  static void fold(double &sum, unsigned distance, Add add) {
     int low = __nvvm_d2i_lo(sum), high = __nvvm_d2i_hi(sum);
     low = __nvvm_shfl_sync_down_i32(allLanes, low, distance, 31);
     high = __nvvm_shfl_sync_down_i32(allLanes, high, distance, 31);
     sum = add(sum, __nvvm_lohi_i2d(low, high));
   }
-  double first() const { return sum; }
+  static double first(double sum) { return sum; }
   T only() const { return load(block); }
 
 private:
@@ -73,7 +75,6 @@ private:
 
   Global<const T> block;
   unsigned part;
-  double sum = 0;
 };
 } // namespace
 

@@ -84,7 +84,7 @@ auto selectKey(Team &team, Size items, Size rank, KeyAt keyAt) {
     // The last digit may overlap the one before it.
     shift = shift > Team::digitBits ? shift - Team::digitBits : 0;
     team.clearDigits();
-    team.forEachLane(items, [&](Size i, bool isIn) {
+    team.forEachLane(items, [=, &team](Size i, bool isIn) {
       Key key = keyAt(i);
       team.countDigit(uint32_t(key >> shift & digits),
                       isIn & ((key & mask) == prefix));
@@ -110,12 +110,12 @@ void takeLowest(Team &team, Size items, Size count, KeyAt keyAt, Take take) {
   Size ties = count - last.below;
   team.template scan<2>(
       items,
-      [&](Size i, bool isIn) {
+      [=, &team](Size i, bool isIn) {
         auto key = keyAt(i);
         return Counts<2, Size>{team.size(team.vote(isIn & (key < last.key))),
                                team.size(team.vote(isIn & (key == last.key)))};
       },
-      [&](Size i, bool isIn, const Counts<2, Size> &before) {
+      [=, &team](Size i, bool isIn, const Counts<2, Size> &before) {
         auto key = keyAt(i);
         bool isLow = isIn & (key < last.key), isTie = isIn & (key == last.key);
         auto low = team.vote(isLow), tied = team.vote(isTie);
@@ -134,10 +134,10 @@ Size takeThose(Team &team, Size items, IsTaken isTaken, Take take) {
   return team
       .template scan<1>(
           items,
-          [&](Size i, bool isIn) {
+          [=, &team](Size i, bool isIn) {
             return Counts<1, Size>{team.size(team.vote(isIn & isTaken(i)))};
           },
-          [&](Size i, bool isIn, const Counts<1, Size> &before) {
+          [=, &team](Size i, bool isIn, const Counts<1, Size> &before) {
             bool isOne = isIn & isTaken(i);
             auto lanes = team.vote(isOne);
             take(i, isIn, isOne, Size(before.of[0] + team.inFront(lanes)));
@@ -161,7 +161,7 @@ void choosePruned(Team &team) {
   takeLowest(
       team, Size(team.row->blocks), Size(team.row->count),
       [=](Size k) { return keyOf(norms[k]); },
-      [&](Size k, bool, bool isTaken, Size) {
+      [=, &team](Size k, bool, bool isTaken, Size) {
         team.writeBits(flags, k, isTaken);
       });
 }
@@ -172,7 +172,7 @@ void listStored(Team &team) {
   auto colIdx = team.words(team.row->colIdx);
   auto stored = team.numbers(team.row->stored);
   uint64_t cols = team.row->cols;
-  team.forEachBlock([&](auto k, auto r) { stored[k] = r * cols + colIdx[k]; });
+  team.forEachBlock([=](auto k, auto r) { stored[k] = r * cols + colIdx[k]; });
 }
 
 /// Makes ranks, which rise, among the blocks that are not in `barred` their
@@ -182,7 +182,7 @@ template <typename Team, typename Barred, typename Ranks, typename Size>
 void numberRanks(Team &team, Barred barred, Size numBarred, Ranks ranks,
                  Size count) {
   auto cursor = team.cursor();
-  team.forEachItem(count, [&](Size i) {
+  team.forEachItem(count, [=, &team, &cursor](Size i) {
     uint64_t rank = ranks[i];
     ranks[i] = rank + team.search(cursor, barred, numBarred,
                                   [=](uint64_t number, Size place) {
@@ -205,7 +205,7 @@ void regrowByRank(Team &team) {
   auto flags = team.words(team.row->flags);
   takeThose(
       team, blocks, [=](Size k) { return !isSet(flags, k); },
-      [&](Size k, bool, bool isKept, Size place) {
+      [=, &team](Size k, bool, bool isKept, Size place) {
         team.put(kept, place, stored[k], isKept);
       });
   numberRanks(team, kept, Size(blocks - count), chosen, count);
@@ -222,7 +222,7 @@ void regrowByScore(Team &team) {
   auto scores = team.floats(team.row->scores);
   auto flags = team.words(team.row->flags);
   bool returns = team.row->returns;
-  team.forEachItem(blocks, [&](Size k) {
+  team.forEachItem(blocks, [=](Size k) {
     if (!(returns && isSet(flags, k)))
       scores[stored[k]] = barredScore();
   });
@@ -230,7 +230,7 @@ void regrowByScore(Team &team) {
   takeLowest(
       team, Size(rows * team.row->cols), Size(team.row->count),
       [=](Size block) { return ~keyOf(scores[block]); },
-      [&](Size block, bool, bool isTaken, Size place) {
+      [=, &team](Size block, bool, bool isTaken, Size place) {
         team.put(chosen, place, uint64_t(block), isTaken);
       });
 }
@@ -246,14 +246,14 @@ auto cancelReturned(Team &team) {
   auto fresh = team.numbers(team.row->fresh);
   auto flags = team.words(team.row->flags);
   // Whether one of the `size` numbers at `list`, which rise, is `number`.
-  auto isAmong = [&](auto &cursor, auto list, Size size, uint64_t number) {
+  auto isAmong = [&team](auto &cursor, auto list, Size size, uint64_t number) {
     Size place = team.search(cursor, list, size, [=](uint64_t other, Size) {
       return other < number;
     });
     return (place < size) & (list[place < size ? place : size - 1] == number);
   };
   auto cursor = team.cursor();
-  team.forEachLane(blocks, [&](Size k, bool isIn) {
+  team.forEachLane(blocks, [=, &team, &cursor](Size k, bool isIn) {
     bool isReturned = isAmong(cursor, chosen, count, stored[k]);
     bool isPruned = isIn & isSet(flags, k) & !isReturned;
     team.waitForWarp();
@@ -262,8 +262,8 @@ auto cancelReturned(Team &team) {
   auto next = team.cursor();
   return takeThose(
       team, count,
-      [&](Size i) { return !isAmong(next, stored, blocks, chosen[i]); },
-      [&](Size i, bool, bool isFresh, Size place) {
+      [=, &next](Size i) { return !isAmong(next, stored, blocks, chosen[i]); },
+      [=, &team](Size i, bool, bool isFresh, Size place) {
         team.put(fresh, place, chosen[i], isFresh);
       });
 }
@@ -282,7 +282,7 @@ auto splitStored(Team &team) {
   auto freed = team.words(team.row->freed);
   return takeThose(
       team, Size(team.row->blocks), [=](Size k) { return isSet(flags, k); },
-      [&](Size k, bool isIn, bool isPruned, Size place) {
+      [=, &team](Size k, bool isIn, bool isPruned, Size place) {
         uint32_t own = slot[k];
         bool isKept = isIn & !isPruned;
         team.put(pruned, place, uint32_t(k), isPruned);
@@ -298,10 +298,10 @@ template <typename Team, typename Size>
 void mergeStored(Team &team, Size numKept, Size numFresh) {
   auto stored = team.numbers(team.row->stored);
   auto slot = team.words(team.row->slot);
-  auto place = [&](auto numbers, auto slots, Size size, auto others,
-                   Size numOthers) {
+  auto place = [=, &team](auto numbers, auto slots, Size size, auto others,
+                          Size numOthers) {
     auto cursor = team.cursor();
-    team.forEachItem(size, [&](Size i) {
+    team.forEachItem(size, [=, &team, &cursor](Size i) {
       uint64_t number = numbers[i];
       Size at =
           i + team.search(cursor, others, numOthers,
@@ -329,25 +329,25 @@ void makeColumns(Team &team, Size blocks, ColumnOf columnOf) {
   Size cols = team.row->cols;
   typename Team::Columns columns(team);
   team.forEachBlock(
-      [&](auto k, auto r) { columns.add(uint32_t(r), columnOf(k, r)); });
+      [=](auto k, auto r) { columns.add(uint32_t(r), columnOf(k, r)); });
   team.wait();
   team.template scan<1>(
       cols,
-      [&](Size c, bool isIn) {
+      [=, &team](Size c, bool isIn) {
         uint32_t size = columns.count(c, isIn);
         if (isIn)
           colPtr[c] = size;
         return Counts<1, Size>{team.sum(isIn ? size : 0)};
       },
-      [&](Size c, bool isIn, const Counts<1, Size> &before) {
+      [=, &team](Size c, bool isIn, const Counts<1, Size> &before) {
         uint32_t size = isIn ? colPtr[c] : 0;
         auto first = uint32_t(before.of[0] + team.sumInFront(size));
         if (isIn)
           colPtr[c] = first;
         return Counts<1, Size>{team.sum(size)};
       });
-  team.ifFirst([&] { colPtr[cols] = uint32_t(blocks); });
-  team.forEachBlock([&](auto k, auto r) {
+  team.ifFirst([=] { colPtr[cols] = uint32_t(blocks); });
+  team.forEachBlock([=](auto k, auto r) {
     auto place = columns.place(uint32_t(r), colIdx[k]);
     rowIdx[place] = uint32_t(r);
     slotT[place] = slot[k];
@@ -364,7 +364,7 @@ void makeViews(Team &team, Size blocks) {
   auto colIdx = team.words(team.row->colIdx);
   uint64_t cols = team.row->cols;
   auto cursor = team.cursor();
-  team.forEachItem(Size(Size(team.row->rows) + 1), [&](Size r) {
+  team.forEachItem(Size(Size(team.row->rows) + 1), [=, &team, &cursor](Size r) {
     uint64_t first = r * cols;
     rowPtr[r] = uint32_t(
         team.search(cursor, stored, blocks,
@@ -399,7 +399,7 @@ void changePattern(Team &team) {
   // Without returns all that are chosen are pruned, which needs no data.
   Size numPruned = returns ? found : count;
   auto result = team.result();
-  team.ifFirst([&] {
+  team.ifFirst([=] {
     result->numPruned = numPruned;
     result->numRegrown = numFresh;
   });
@@ -427,22 +427,22 @@ struct Largest {
 };
 
 /// The norm of a block of `size` elements, of which `parts` has `normParts`
-/// partial sums, or one of them: `add(size, f)` makes each f(sum, element) for
-/// its elements in their order, `fold(d, f)` makes sums f of themselves and of
-/// the sums d behind, `first` is the first sum, and `only` the element of
-/// a block of one.
+/// partial sums, or one of them: `add(size, f)` returns them, each f(sum,
+/// element) of its elements in their order; `fold(sums, d, f)` makes them f of
+/// themselves and of those d behind; `first(sums)` is the first, and `only` the
+/// element of a block of one.
 template <typename Norm, typename Parts, typename Size>
 double normOf(Parts parts, Size size) {
   if (size == 1) // all norms order alike
     return __builtin_fabs(toDouble(parts.only()));
-  parts.add(size, [](double sum, auto element) {
+  auto sums = parts.add(size, [](double sum, auto element) {
     return Norm::add(sum, Norm::magnitude(toDouble(element)));
   });
   auto fold = [](double sum, double next) { return Norm::add(sum, next); };
-  parts.fold(1, fold);
-  parts.fold(2, fold);
-  parts.fold(4, fold);
-  return parts.first();
+  parts.fold(sums, 1, fold);
+  parts.fold(sums, 2, fold);
+  parts.fold(sums, 4, fold);
+  return parts.first(sums);
 }
 
 } // namespace bsr
