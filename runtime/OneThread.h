@@ -32,6 +32,7 @@ public:
   static uint64_t *numbers(uint64_t place) { return atPlace<uint64_t>(place); }
   static float *floats(uint64_t place) { return atPlace<float>(place); }
   static double *doubles(uint64_t place) { return atPlace<double>(place); }
+  static uint8_t *flags(uint64_t place) { return atPlace<uint8_t>(place); }
   UpdateResult *result() const { return atPlace<UpdateResult>(row->result); }
 
   static void wait() {}
@@ -84,10 +85,9 @@ public:
   static void put(T *list, Size place, T value, bool) {
     list[place] = value;
   }
-  static void writeBits(uint32_t *list, Size i, bool is) {
-    uint32_t &word = list[i / 32], bit = uint32_t(1) << (i % 32);
-    word = (word & ~bit) | (is ? bit : 0);
-  }
+  // A byte each: a bit would wait for the one before it.
+  static void setFlags(uint8_t *list, Size i, bool is) { list[i] = is; }
+  static bool isSet(const uint8_t *list, Size i) { return list[i]; }
   template <typename Body>
   static void ifFirst(Body body) {
     body();

@@ -30,7 +30,7 @@ struct PatternScratch {
   int64_t *chosen;    // [blocks], rising: blocks that may be pruned ones, too
   int64_t *regrown;   // [blocks], rising
   int32_t *freed;     // [blocks], slots
-  uint32_t *flags;    // a bit for each stored block: is it pruned?
+  uint8_t *flags;     // [blocks]: is it pruned?
   uint64_t *marks;    // a bit for each block of the matrix, or for each slot
   int32_t *colPtr;    // a column view
   int32_t *rowIdx, *slotT;
@@ -53,7 +53,7 @@ struct PatternScratch {
     take(chosen, slots + 1);
     take(regrown, slots + 1);
     take(freed, slots + 1);
-    take(flags, UpdateRow::wordsOfFlags(slots));
+    take(flags, slots);
     take(marks, marked / 64 + 1);
     take(colPtr, cols + 1);
     take(rowIdx, slots);
@@ -119,17 +119,17 @@ UpdateRow describeUpdate(const Pattern &pattern, const bsr_pattern_update &rule,
 void drawRanks(const Pattern &pattern, const UpdateRow &row, uint64_t seed,
                int64_t update, uint64_t *marks, int64_t *ranks);
 
-/// Makes `flags` a bit for each stored block: whether `rule` prunes it, by
+/// Makes `flags` say of each stored block whether `rule` prunes it, by
 /// `scratch.norms`. The pattern does not change.
 void choosePruned(const Pattern &pattern, const bsr_pattern_update &rule,
                   const PatternIndices &indices, PatternScratch &scratch,
-                  uint32_t *flags);
+                  uint8_t *flags);
 
 /// Prunes the blocks that `choosePruned` chose, which `flags` loses, and
 /// regrows others as `rule` says, for RigL by `scores`, one for each block of
 /// the matrix, which are lost.
 PatternChange updatePattern(const Pattern &pattern,
-                            const bsr_pattern_update &rule, uint32_t *flags,
+                            const bsr_pattern_update &rule, uint8_t *flags,
                             float *scores, uint64_t seed, int64_t update,
                             const PatternIndices &indices,
                             PatternScratch &scratch);

@@ -48,7 +48,7 @@ namespace {
 class Update {
 public:
   Update(const Pattern &pattern, UpdateRow row, const PatternIndices &indices,
-         PatternScratch &scratch, uint32_t *flags)
+         PatternScratch &scratch, uint8_t *flags)
       : row(row), team(this->row), pattern(pattern), indices(indices),
         scratch(scratch), flags(flags) {
     setViews(this->row, indices);
@@ -70,11 +70,11 @@ public:
                describeUpdate(pattern, {}, indices.rowPtr[pattern.gridRows()]),
                indices, scratch, scratch.flags) {
     listStored(team);
-    std::fill_n(flags, UpdateRow::wordsOfFlags(row.blocks), 0);
+    std::fill_n(flags, row.blocks, 0);
   }
 
   /// Prunes block `k` of the row view.
-  void prune(int64_t k) { flags[k / 32] |= uint32_t(1) << (k % 32); }
+  void prune(int64_t k) { flags[k] = true; }
 
   /// Replaces the pruned blocks by those of `numbers`.
   PatternChange replace(const int64_t *numbers, int64_t regrown) {
@@ -108,13 +108,13 @@ private:
   const Pattern &pattern;
   const PatternIndices &indices;
   PatternScratch &scratch;
-  uint32_t *flags;
+  uint8_t *flags;
 };
 } // namespace
 
 void bsr::choosePruned(const Pattern &pattern, const bsr_pattern_update &rule,
                        const PatternIndices &indices, PatternScratch &scratch,
-                       uint32_t *flags) {
+                       uint8_t *flags) {
   UpdateRow row =
       describeUpdate(pattern, rule, indices.rowPtr[pattern.gridRows()]);
   Update state(pattern, row, indices, scratch, flags);
@@ -123,9 +123,9 @@ void bsr::choosePruned(const Pattern &pattern, const bsr_pattern_update &rule,
 }
 
 PatternChange bsr::updatePattern(const Pattern &pattern,
-                                 const bsr_pattern_update &rule,
-                                 uint32_t *flags, float *scores, uint64_t seed,
-                                 int64_t update, const PatternIndices &indices,
+                                 const bsr_pattern_update &rule, uint8_t *flags,
+                                 float *scores, uint64_t seed, int64_t update,
+                                 const PatternIndices &indices,
                                  PatternScratch &scratch) {
   UpdateRow row =
       describeUpdate(pattern, rule, indices.rowPtr[pattern.gridRows()]);

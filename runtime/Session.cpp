@@ -33,7 +33,7 @@ static void forEachPart(bsr_session &session, Take take) {
     take(session.histories[i].ever, PatternHistory::everWords(patterns[i]));
     take(session.histories[i].newest, PatternHistory::newestWords(patterns[i]));
     if (session.device.isHost() && !patterns[i].isStatic)
-      take(session.pruneFlags[i], UpdateRow::wordsOfFlags(patterns[i].slots));
+      take(session.pruneFlags[i], patterns[i].slots);
   }
 }
 

@@ -187,9 +187,9 @@ public:
   mutable bsr::PatternScratch scratch;
   mutable std::vector<bsr::PatternScratch> moreScratch; // of further threads
   std::vector<bsr::PatternHistory> histories;           // of all patterns
-  /// Of each pattern, on the host, a bit for each stored block: does the update
+  /// Of each pattern, on the host, for each stored block: does the update
   /// that is under way prune it?
-  std::vector<uint32_t *> pruneFlags;
+  std::vector<uint8_t *> pruneFlags;
   bool hasScores = false;       // whether those of the arena are the last run's
   std::vector<bool> hasPattern; // whether each pattern was made or set
 

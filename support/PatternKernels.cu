@@ -38,10 +38,9 @@ public:
   template <typename Add>
   double add(uint32_t size, Add add) const {
     double sum = 0;
+    Global<const T> next = block + part, end = block + size;
     // Four elements are loaded side by side.
-    int left = int(size - part);
-    Global<const T> next = block + part;
-    for (; left > int(3 * normParts); left -= 4 * normParts) {
+    for (auto last = end - 3 * normParts; next < last; next += 4 * normParts) {
       T elements[4];
 #pragma unroll
       for (unsigned i = 0; i < 4; ++i)
@@ -49,9 +48,8 @@ public:
 #pragma unroll
       for (unsigned i = 0; i < 4; ++i)
         sum = add(sum, elements[i]);
-      next += 4 * normParts;
     }
-    for (; left > 0; left -= normParts, next += normParts)
+    for (; next < end; next += normParts)
       sum = add(sum, load(next));
     return sum;
   }
@@ -132,7 +130,7 @@ static void checkScores(ThreadBlock &team) {
   team.wait();
   team.forEachItem(all, [&](uint32_t block) {
     float score = scores[block];
-    if ((score != score) & !isSet(marks, block))
+    if ((score != score) & !team.isSet(marks, block))
       takeFirst(&team.result()->nanScore, block);
   });
 }

@@ -42,6 +42,7 @@ public:
   auto numbers(uint64_t place) const { return atPlace<uint64_t>(base + place); }
   auto floats(uint64_t place) const { return atPlace<float>(base + place); }
   auto doubles(uint64_t place) const { return atPlace<double>(base + place); }
+  auto flags(uint64_t place) const { return words(place); }
   auto result() const { return atPlace<UpdateResult>(base + row->result); }
 
   void wait() const { __nvvm_bar_sync(0); }
@@ -132,10 +133,14 @@ public:
     if (isPut)
       list[place] = value;
   }
-  void writeBits(Global<uint32_t> list, Size i, bool is) const {
+  // A bit each.
+  void setFlags(Global<uint32_t> list, Size i, bool is) const {
     Votes votes = vote(is);
     if (lane == 0)
       list[i / 32] = votes;
+  }
+  bool isSet(Global<const uint32_t> list, Size i) const {
+    return list[i / 32] >> (i % 32) & 1;
   }
   void markBit(Global<uint32_t> list, uint64_t i) const {
     __scoped_atomic_fetch_or(&list[i / 32], 1u << (i % 32), __ATOMIC_RELAXED,

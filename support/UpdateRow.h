@@ -32,7 +32,7 @@ struct UpdateRow {
   uint64_t stored;    ///< u64, their numbers, rising
   uint64_t kept;      ///< u64, those that are not pruned
   uint64_t keptSlots; ///< u32
-  uint64_t flags;     ///< a bit in words of u32: is the block pruned?
+  uint64_t flags;     ///< is the block pruned? bits of u32, bytes on the host
   // Bits and counts of 32 rows of each column, u32; where scores are checked
   // the first are a bit for each block of the matrix.
   uint64_t marks, before;

@@ -25,8 +25,8 @@
 //                           for rising results
 //   put(list, p, v, isPut)  writes v where isPut holds; what lies at p is
 //                           unspecified otherwise, until p is put
-//   writeBits(list, i, is)  bit i of a list, of whole warps
-//   markBit(list, i)        sets bit i of a list, which others set, too
+//   setFlags(list, i, is)   flag i of a list, of whole warps
+//   isSet(list, i)          whether it is
 //   ifFirst(f)              f() by one thread
 //   Columns                 which blocks of a column come before another
 //
@@ -146,23 +146,17 @@ Size takeThose(Team &team, Size items, IsTaken isTaken, Take take) {
       .of[0];
 }
 
-/// Bit `i` of `bits`.
-template <typename Words, typename Size>
-bool isSet(Words bits, Size i) {
-  return bits[i / 32] >> (i % 32) & 1;
-}
-
 /// Chooses the `count` blocks of the lowest norm: `flags` of `norms`.
 template <typename Team>
 void choosePruned(Team &team) {
   using Size = typename Team::Size;
   auto norms = team.doubles(team.row->norms);
-  auto flags = team.words(team.row->flags);
+  auto flags = team.flags(team.row->flags);
   takeLowest(
       team, Size(team.row->blocks), Size(team.row->count),
       [=](Size k) { return keyOf(norms[k]); },
       [=, &team](Size k, bool, bool isTaken, Size) {
-        team.writeBits(flags, k, isTaken);
+        team.setFlags(flags, k, isTaken);
       });
 }
 
@@ -202,9 +196,9 @@ void regrowByRank(Team &team) {
   if (!team.row->returns)
     return numberRanks(team, stored, blocks, chosen, count);
   auto kept = team.numbers(team.row->kept);
-  auto flags = team.words(team.row->flags);
+  auto flags = team.flags(team.row->flags);
   takeThose(
-      team, blocks, [=](Size k) { return !isSet(flags, k); },
+      team, blocks, [=, &team](Size k) { return !team.isSet(flags, k); },
       [=, &team](Size k, bool, bool isKept, Size place) {
         team.put(kept, place, stored[k], isKept);
       });
@@ -220,10 +214,10 @@ void regrowByScore(Team &team) {
   auto stored = team.numbers(team.row->stored);
   auto chosen = team.numbers(team.row->chosen);
   auto scores = team.floats(team.row->scores);
-  auto flags = team.words(team.row->flags);
+  auto flags = team.flags(team.row->flags);
   bool returns = team.row->returns;
-  team.forEachItem(blocks, [=](Size k) {
-    if (!(returns && isSet(flags, k)))
+  team.forEachItem(blocks, [=, &team](Size k) {
+    if (!(returns && team.isSet(flags, k)))
       scores[stored[k]] = barredScore();
   });
   team.wait();
@@ -244,7 +238,7 @@ auto cancelReturned(Team &team) {
   auto stored = team.numbers(team.row->stored);
   auto chosen = team.numbers(team.row->chosen);
   auto fresh = team.numbers(team.row->fresh);
-  auto flags = team.words(team.row->flags);
+  auto flags = team.flags(team.row->flags);
   // Whether one of the `size` numbers at `list`, which rise, is `number`.
   auto isAmong = [&team](auto &cursor, auto list, Size size, uint64_t number) {
     Size place = team.search(cursor, list, size, [=](uint64_t other, Size) {
@@ -255,9 +249,9 @@ auto cancelReturned(Team &team) {
   auto cursor = team.cursor();
   team.forEachLane(blocks, [=, &team, &cursor](Size k, bool isIn) {
     bool isReturned = isAmong(cursor, chosen, count, stored[k]);
-    bool isPruned = isIn & isSet(flags, k) & !isReturned;
+    bool isPruned = isIn & team.isSet(flags, k) & !isReturned;
     team.waitForWarp();
-    team.writeBits(flags, k, isPruned);
+    team.setFlags(flags, k, isPruned);
   });
   auto next = team.cursor();
   return takeThose(
@@ -275,13 +269,14 @@ auto splitStored(Team &team) {
   using Size = typename Team::Size;
   auto stored = team.numbers(team.row->stored);
   auto slot = team.words(team.row->slot);
-  auto flags = team.words(team.row->flags);
+  auto flags = team.flags(team.row->flags);
   auto kept = team.numbers(team.row->kept);
   auto keptSlots = team.words(team.row->keptSlots);
   auto pruned = team.words(team.row->pruned);
   auto freed = team.words(team.row->freed);
   return takeThose(
-      team, Size(team.row->blocks), [=](Size k) { return isSet(flags, k); },
+      team, Size(team.row->blocks),
+      [=, &team](Size k) { return team.isSet(flags, k); },
       [=, &team](Size k, bool isIn, bool isPruned, Size place) {
         uint32_t own = slot[k];
         bool isKept = isIn & !isPruned;
