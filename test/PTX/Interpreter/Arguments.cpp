@@ -132,7 +132,13 @@ static std::vector<uint8_t> readValues(const TypeEntry &type,
     if (!file)
       bsr::fail("expected file '", text.substr(1),
                 "' to be readable, but got none");
-    bytes.assign(std::istreambuf_iterator<char>(file), {});
+    while (file) {
+      constexpr size_t piece = 1 << 20;
+      size_t size = bytes.size();
+      bytes.resize(size + piece);
+      file.read(reinterpret_cast<char *>(&bytes[size]), piece);
+      bytes.resize(size + size_t(file.gcount()));
+    }
     if (bytes.empty() || bytes.size() % type.bytes)
       bsr::fail("expected values of ", type.bytes, " bytes in '",
                 text.substr(1), "', but got ", bytes.size(), " bytes");
@@ -314,12 +320,13 @@ std::string ptx::printHash(const Argument &argument, unsigned number,
   for (uint64_t begin = 0; begin < size; begin += piece.size()) {
     uint64_t count = std::min<uint64_t>(piece.size(), size - begin);
     memory.readAny(argument.address + begin, piece.data(), count);
+    // 1 where a byte has a value; the others count as zeros.
+    const uint8_t *written = &from->written[begin];
+    uint8_t *bytes = piece.data();
     for (uint64_t i = 0; i < count; ++i)
-      piece[i] = from->written[begin + i] ? piece[i] : 0;
-    hash.add(piece.data(), count);
-    for (uint64_t i = 0; i < count; ++i)
-      piece[i] = from->written[begin + i] ? 1 : 0;
-    hash.add(piece.data(), count);
+      bytes[i] &= uint8_t(-written[i]);
+    hash.add(bytes, count);
+    hash.add(written, count);
   }
   char text[64];
   std::snprintf(text, sizeof(text), "argument %u: hash %016" PRIx64 "\n",

@@ -3,6 +3,7 @@
 // cp.async: copies that arrive as late as they can, in the wait that needs
 // them. PTX ISA, "cp.async", "cp.async.commit_group", "cp.async.wait_group".
 
+#include "Access.h"
 #include "Lanes.h"
 
 using namespace ptx;

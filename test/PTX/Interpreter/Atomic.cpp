@@ -2,6 +2,7 @@
 //
 // Atomic operations, lane by lane in their order. PTX ISA, "atom", "red".
 
+#include "Access.h"
 #include "Lanes.h"
 
 using namespace ptx;

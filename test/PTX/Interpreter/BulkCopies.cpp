@@ -4,6 +4,7 @@
 // "cp.async.bulk.tensor", "cp.async.bulk.commit_group". A copy into shared
 // memory arrives when every warp waits: as late as it can.
 
+#include "Access.h"
 #include "Lanes.h"
 #include "Mbarriers.h"
 #include <set>

@@ -226,6 +226,28 @@ struct Max64 {
 };
 } // namespace
 
+#ifdef __x86_64__
+/// Where the processor has the instruction, which std::fma() calls otherwise.
+__attribute__((target("avx2,fma"))) static void
+fuse(Warp &warp, const Insn &insn, uint32_t mask) {
+  uint32_t *d = warp.lanes<float>(insn.op[0]);
+  const uint32_t *a = warp.lanes<float>(insn.op[1]);
+  const uint32_t *b = warp.lanes<float>(insn.op[2]);
+  const uint32_t *c = warp.lanes<float>(insn.op[3]);
+  setLanes(d, mask, [=](unsigned i) {
+    return bitsOf(FastFma()(floatOf(a[i]), floatOf(b[i]), floatOf(c[i])));
+  });
+}
+#endif
+
+static Handler *chooseFma() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return fuse;
+#endif
+  return ternary<float, FastFma>;
+}
+
 template <typename F, unsigned sources>
 static Handler *handlerOf(const Decoder &d, Type type) {
   switch (type) {
@@ -324,7 +346,7 @@ bool ptx::decodeFloat(Decoder &d) {
   else if (name == "mul")
     handler = fast ? binary<float, FastMul> : handlerOf<MulF, 2>(d, type);
   else if (name == "fma" || name == "mad")
-    handler = fast ? ternary<float, FastFma> : handlerOf<FmaF, 3>(d, type);
+    handler = fast ? chooseFma() : handlerOf<FmaF, 3>(d, type);
   else if (name == "div")
     handler = handlerOf<DivF, 2>(d, type);
   else if (name == "rcp")

@@ -8,8 +8,8 @@
 using namespace ptx;
 
 // Shadow::blocks is launch (16 bits), writing block (24), reading block (24),
-// where a block is a cluster by its number plus one. A block that only reads
-// leaves no trace behind another that reads as well: `several`.
+// where a block is a cluster by its number plus one, and 0 none. A block that
+// only reads leaves no trace behind another that reads as well: `several`.
 static constexpr uint64_t several = 0xffffff, atomics = 0xfffffe;
 // Shadow::threads is the writer's stamp and the reader's, each a clock (18
 // bits) and a thread of the cluster (14).
@@ -39,15 +39,30 @@ static bool isAfter(const Warp &warp, unsigned lane, uint32_t stamp) {
             block - 1);
 }
 
-static void note(Warp &warp, const Insn &insn, unsigned lane, uint64_t address,
-                 Shadow &shadow, Access access) {
-  Cluster &cluster = *warp.block->cluster;
-  uint64_t launch = cluster.launch->memory->launchNumber() & 0x7fff;
-  uint64_t me = (cluster.index & 0x7fffff) + 1;
-  uint32_t stamp = std::min(warp.now(), maxClock) << 14 | (warp.id * 32 + lane);
+namespace {
+/// Who accesses: what Shadow has of it, the same for all granules.
+struct Visitor {
+  uint64_t launch, block;
+  uint32_t stamp;
+  bool isSerial;
+
+  Visitor(const Warp &warp, unsigned lane) {
+    const Cluster &cluster = *warp.block->cluster;
+    launch = cluster.launch->memory->launchNumber() & 0x7fff;
+    block = (cluster.index & 0x7fffff) + 1;
+    stamp = std::min(warp.now(), maxClock) << 14 | (warp.id * 32 + lane);
+    isSerial = cluster.launch->isSerial;
+  }
+};
+} // namespace
+
+static inline void note(Warp &warp, const Insn &insn, unsigned lane,
+                        uint64_t address, const Visitor &visitor,
+                        Shadow &shadow, Access access) {
+  uint64_t launch = visitor.launch, me = visitor.block;
   uint64_t old = shadow.blocks.load(std::memory_order_acquire), wanted;
   uint64_t threads = 0;
-  do {
+  for (;;) {
     bool known = old >> 49 == launch;
     // The stamps of a launch before are gone before anybody can see that this
     // one was here.
@@ -72,11 +87,19 @@ static void note(Warp &warp, const Insn &insn, unsigned lane, uint64_t address,
       allAtomic &= atomic;
     }
     wanted = launch << 49 | uint64_t(allAtomic) << 48 | writer << 24 | reader;
-  } while (wanted != old && !shadow.blocks.compare_exchange_weak(
-                                old, wanted, std::memory_order_acq_rel,
-                                std::memory_order_acquire));
+    if (wanted == old)
+      break;
+    if (visitor.isSerial) {
+      shadow.blocks.store(wanted, std::memory_order_relaxed);
+      break;
+    }
+    if (shadow.blocks.compare_exchange_weak(
+            old, wanted, std::memory_order_acq_rel, std::memory_order_acquire))
+      break;
+  }
   uint32_t wrote = uint32_t(threads >> 32), readIt = uint32_t(threads);
   auto raceInside = [&](const char *what, uint32_t other) {
+    const Cluster &cluster = *warp.block->cluster;
     unsigned thread = other & 0x3fff;
     size_t perBlock = cluster.blocks[0].warps.size();
     warp.fail(insn, lane, "expected a barrier between ", what,
@@ -93,11 +116,41 @@ static void note(Warp &warp, const Insn &insn, unsigned lane, uint64_t address,
       !isAfter(warp, lane, readIt))
     raceInside("a read and a write", readIt);
   if (access == Access::Read)
-    readIt = stamp;
+    readIt = visitor.stamp;
   else if (access == Access::Write)
-    wrote = stamp, readIt = 0;
+    wrote = visitor.stamp, readIt = 0;
   shadow.threads.store(uint64_t(wrote) << 32 | readIt,
                        std::memory_order_relaxed);
+}
+
+/// Notes that a granule is read that nobody writes in this launch. Says whether
+/// that is so.
+static inline bool noteRead(const Visitor &visitor, Shadow &shadow) {
+  uint64_t old = shadow.blocks.load(std::memory_order_acquire);
+  uint64_t unwritten = visitor.launch << 49 | uint64_t(1) << 48;
+  uint64_t mine = unwritten | visitor.block, others = unwritten | several;
+  if (old != mine && old != others) {
+    bool known = old >> 49 == visitor.launch;
+    if (!visitor.isSerial || (known && (old >> 24) != unwritten >> 24))
+      return false;
+    shadow.blocks.store(known ? others : mine, std::memory_order_relaxed);
+  }
+  // Without a write there is no stamp of one.
+  shadow.threads.store(visitor.stamp, std::memory_order_relaxed);
+  return true;
+}
+
+/// The first of `size` bytes without a value, or `size`.
+static unsigned findUnwritten(const uint8_t *written, unsigned size) {
+  unsigned i = 0;
+  for (uint64_t eight; i + 8 <= size; i += 8) {
+    std::memcpy(&eight, written + i, 8);
+    if (eight != 0x0101010101010101)
+      break;
+  }
+  while (i < size && written[i])
+    ++i;
+  return i;
 }
 
 uint8_t *ptx::accessGlobal(Warp &warp, const Insn &insn, unsigned lane,
@@ -116,16 +169,41 @@ uint8_t *ptx::accessGlobal(Warp &warp, const Insn &insn, unsigned lane,
   warp.lastAllocation = found;
   uint64_t offset = address - found->address;
   uint8_t *written = &found->written[offset];
-  if (access != Access::Write)
-    for (unsigned i = 0; i < size; ++i)
-      if (!written[i])
-        warp.fail(insn, lane,
-                  "expected bytes with a value, but got global address ",
-                  address + i, ", which nobody wrote");
+  unsigned unwritten =
+      access == Access::Write ? size : findUnwritten(written, size);
+  if (unwritten < size)
+    warp.fail(insn, lane,
+              "expected bytes with a value, but got global address ",
+              address + unwritten, ", which nobody wrote");
   unsigned shift = memory.granuleShift();
+  Visitor visitor(warp, lane);
   for (uint64_t i = offset >> shift; i <= (offset + size - 1) >> shift; ++i)
-    note(warp, insn, lane, address, found->shadow[i], access);
+    if (access != Access::Read || !noteRead(visitor, found->shadow[i]))
+      note(warp, insn, lane, address, visitor, found->shadow[i], access);
   if (access != Access::Read)
     std::memset(written, 1, size);
   return &found->bytes[offset];
+}
+
+void ptx::readGlobal(Warp &warp, const Insn &insn, uint32_t mask,
+                     const uint64_t *addresses, unsigned size,
+                     const uint8_t **from) {
+  unsigned shift = warp.block->cluster->launch->memory->granuleShift();
+  Visitor visitor(warp, 0);
+  uint32_t stamp = visitor.stamp;
+  forLanes(mask, [&](unsigned lane) {
+    const Allocation *found = warp.lastAllocation;
+    uint64_t offset = found ? addresses[lane] - found->address : 0;
+    // Where anything is unusual, all is checked.
+    bool isUsual = found && offset < found->size &&
+                   size <= found->size - offset &&
+                   findUnwritten(&found->written[offset], size) == size;
+    visitor.stamp = stamp + lane;
+    uint64_t end = (offset + size - 1) >> shift;
+    for (uint64_t i = offset >> shift; isUsual && i <= end; ++i)
+      isUsual = noteRead(visitor, found->shadow[i]);
+    from[lane] = isUsual ? &found->bytes[offset]
+                         : accessGlobal(warp, insn, lane, addresses[lane], size,
+                                        Access::Read);
+  });
 }

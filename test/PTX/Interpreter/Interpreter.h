@@ -70,8 +70,9 @@ struct LaunchOptions {
   unsigned dynamicShared = 0;
   std::vector<uint8_t> parameters;
   const Chip *chip = nullptr; ///< null: the chip of the module's target
-  unsigned threads = 0;       ///< of the processor; 0: one a core
-  unsigned registers = 0;     ///< a thread, as ptxas would say; 0: unknown
+  /// Of the processor; 0: PTX_RUN_THREADS of the environment, or one a core.
+  unsigned threads = 0;
+  unsigned registers = 0; ///< a thread, as ptxas would say; 0: unknown
   uint64_t limit = uint64_t(1) << 32; ///< warp instructions of one block
 };
 

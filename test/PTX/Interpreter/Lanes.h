@@ -30,12 +30,27 @@ inline auto storageOf(T value) {
   return bits;
 }
 
+/// d[i] = value(i) for each lane of `mask`. Of a whole warp the results are
+/// written behind all: operands may be in the same register, and vectors need
+/// to know nothing of that.
+template <typename Storage, typename Value>
+inline void setLanes(Storage *d, uint32_t mask, Value value) {
+  if (mask != 0xffffffffu) {
+    forLanes(mask, [&](unsigned i) { d[i] = Storage(value(i)); });
+    return;
+  }
+  Storage results[32];
+  for (unsigned i = 0; i < 32; ++i)
+    results[i] = Storage(value(i));
+  std::memcpy(d, results, sizeof(results));
+}
+
 template <typename T, typename F>
 void unary(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<T>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
-  forLanes(mask,
-           [&](unsigned i) { d[i] = storageOf<T>(F()(valueOf<T>(a[i]))); });
+  setLanes(d, mask,
+           [&](unsigned i) { return storageOf<T>(F()(valueOf<T>(a[i]))); });
 }
 
 template <typename T, typename F>
@@ -43,8 +58,8 @@ void binary(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<T>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   const auto *b = warp.lanes<T>(insn.op[2]);
-  forLanes(mask, [&](unsigned i) {
-    d[i] = storageOf<T>(F()(valueOf<T>(a[i]), valueOf<T>(b[i])));
+  setLanes(d, mask, [&](unsigned i) {
+    return storageOf<T>(F()(valueOf<T>(a[i]), valueOf<T>(b[i])));
   });
 }
 
@@ -54,9 +69,9 @@ void ternary(Warp &warp, const Insn &insn, uint32_t mask) {
   const auto *a = warp.lanes<T>(insn.op[1]);
   const auto *b = warp.lanes<T>(insn.op[2]);
   const auto *c = warp.lanes<T>(insn.op[3]);
-  forLanes(mask, [&](unsigned i) {
-    d[i] =
-        storageOf<T>(F()(valueOf<T>(a[i]), valueOf<T>(b[i]), valueOf<T>(c[i])));
+  setLanes(d, mask, [&](unsigned i) {
+    return storageOf<T>(
+        F()(valueOf<T>(a[i]), valueOf<T>(b[i]), valueOf<T>(c[i])));
   });
 }
 

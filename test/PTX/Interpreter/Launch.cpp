@@ -4,6 +4,7 @@
 
 #include "Machine.h"
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -116,6 +117,19 @@ void ptx::checkLaunch(const Module &module, std::string_view entry,
   prepare(module, entry, options);
 }
 
+/// PTX_RUN_THREADS of the environment, or one a core.
+static unsigned defaultThreads() {
+  const char *given = std::getenv("PTX_RUN_THREADS");
+  if (!given)
+    return std::max(1u, std::thread::hardware_concurrency());
+  char *end = nullptr;
+  unsigned long threads = std::strtoul(given, &end, 10);
+  if (*end || threads < 1 || threads > 1024)
+    bsr::fail("expected PTX_RUN_THREADS to be a number of 1 to 1024, but got '",
+              given, "'");
+  return unsigned(threads);
+}
+
 Counts ptx::launch(const Module &module, std::string_view entry,
                    const LaunchOptions &options, Memory &memory) {
   Launch launch = prepare(module, entry, options);
@@ -126,14 +140,13 @@ Counts ptx::launch(const Module &module, std::string_view entry,
   memory.beginLaunch(kernel.globalShift);
 
   uint64_t clusters = launch.grid.count() / launch.cluster.count();
-  unsigned threads = options.threads
-                         ? options.threads
-                         : std::max(1u, std::thread::hardware_concurrency());
+  unsigned threads = options.threads ? options.threads : defaultThreads();
   // The order of atomic operations can be seen in what they return, and in sums
   // of floating-point numbers.
   if (kernel.globalAtomics)
     threads = 1;
   threads = unsigned(std::min<uint64_t>(threads, clusters));
+  launch.isSerial = threads == 1;
   std::atomic<uint64_t> next{0}, stop{clusters};
   std::mutex mutex;
   Counts counts;

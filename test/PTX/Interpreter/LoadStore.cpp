@@ -2,6 +2,7 @@
 //
 // Loads and stores. PTX ISA, "ld", "ld.global.nc", "st".
 
+#include "Access.h"
 #include "Lanes.h"
 
 using namespace ptx;
@@ -16,9 +17,10 @@ static Space spaceOf(const Insn &insn) {
   return Space(insn.aux >> spaceShift & 7);
 }
 
+/// `bytes` is a power of two.
 static void checkAlignment(Warp &warp, const Insn &insn, unsigned lane,
                            uint64_t address, unsigned bytes) {
-  if (address % bytes)
+  if (address & (bytes - 1))
     warp.fail(insn, lane, "expected an address that is a multiple of ", bytes,
               ", but got ", address);
 }
@@ -113,29 +115,80 @@ static uint64_t extend(const Insn &insn, const uint8_t *from, unsigned bytes) {
   return value;
 }
 
-static void load(Warp &warp, const Insn &insn, uint32_t mask) {
+/// Writes what lies at `from[lane]` to the registers of each lane.
+static void fill(Warp &warp, const Insn &insn, uint32_t mask,
+                 const uint8_t *const *from) {
   const uint32_t *slots = warp.list(insn);
-  unsigned size = insn.aux & 15, bytes = size * insn.count;
-  uint64_t addresses[32];
-  Space space = Space::Global;
-  bool plain = size == 4 && !(insn.aux & wideBit);
-  forLanes(mask, [&](unsigned lane) {
-    uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
-    const uint8_t *from =
-        access(warp, insn, lane, address, bytes, false, space);
-    addresses[lane] = address;
-    for (uint32_t i = 0; i < insn.count; ++i) {
-      if (plain) {
-        std::memcpy(&warp.lanes<uint32_t>(slots[i])[lane], from + 4 * i, 4);
-        continue;
-      }
-      uint64_t value = extend(insn, from + i * size, size);
-      if (insn.aux & wideBit)
-        warp.lanes<uint64_t>(slots[i])[lane] = value;
-      else
-        warp.lanes<uint32_t>(slots[i])[lane] = uint32_t(value);
+  unsigned size = insn.aux & 15;
+  bool isWide = insn.aux & wideBit;
+  for (uint32_t i = 0; i < insn.count; ++i) {
+    auto *narrow = warp.lanes<uint32_t>(slots[i]);
+    auto *wide = warp.lanes<uint64_t>(slots[i]);
+    if (size == 4 && !isWide)
+      forLanes(mask, [&](unsigned lane) {
+        std::memcpy(&narrow[lane], from[lane] + 4 * i, 4);
+      });
+    else
+      forLanes(mask, [&](unsigned lane) {
+        uint64_t value = extend(insn, from[lane] + i * size, size);
+        if (isWide)
+          wide[lane] = value;
+        else
+          narrow[lane] = uint32_t(value);
+      });
+  }
+}
+
+/// Checks reads of shared addresses, which become those in their blocks.
+static void readShared(Warp &warp, const Insn &insn, uint32_t mask,
+                       uint64_t *addresses, unsigned bytes,
+                       const uint8_t **from) {
+  for (uint32_t rest = mask; rest;) {
+    // Lanes in a row often read one address.
+    unsigned first = unsigned(__builtin_ctz(rest));
+    uint64_t address = addresses[first];
+    uint32_t before = rest;
+    do
+      rest &= rest - 1;
+    while (rest && addresses[__builtin_ctz(rest)] == address);
+    uint32_t same = before & ~rest;
+    checkAlignment(warp, insn, first, address, bytes);
+    Block &block = blockOf(warp, insn, first, address, bytes);
+    auto inside = uint32_t(address);
+    if (!(same & (same - 1)) || !block.shared.readTogether(warp, inside, bytes))
+      forLanes(same, [&](unsigned lane) {
+        block.shared.read(warp, insn, lane, inside, bytes);
+      });
+    const uint8_t *at = block.shared.at(inside);
+    for (; same; same &= same - 1) {
+      unsigned lane = unsigned(__builtin_ctz(same));
+      from[lane] = at;
+      addresses[lane] = address;
     }
+  }
+}
+
+static void load(Warp &warp, const Insn &insn, uint32_t mask) {
+  unsigned bytes = (insn.aux & 15) * insn.count;
+  uint64_t addresses[32];
+  const uint8_t *from[32];
+  Space space = spaceOf(insn);
+  uint64_t bits = 0;
+  forLanes(mask, [&](unsigned lane) {
+    addresses[lane] = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
+    bits |= addresses[lane];
   });
+  if (space == Space::Shared) {
+    readShared(warp, insn, mask, addresses, bytes, from);
+  } else if (space == Space::Global && !(bits & (bytes - 1))) {
+    readGlobal(warp, insn, mask, addresses, bytes, from);
+  } else {
+    forLanes(mask, [&](unsigned lane) {
+      from[lane] =
+          access(warp, insn, lane, addresses[lane], bytes, false, space);
+    });
+  }
+  fill(warp, insn, mask, from);
   count(warp, addresses, mask, bytes, space);
 }
 
@@ -158,22 +211,20 @@ static void store(Warp &warp, const Insn &insn, uint32_t mask) {
   count(warp, addresses, mask, bytes, space);
 }
 
-/// All lanes read the same parameter.
 static void loadParameter(Warp &warp, const Insn &insn, uint32_t mask) {
-  const uint32_t *slots = warp.list(insn);
-  unsigned size = insn.aux & 15, bytes = size * insn.count;
+  unsigned bytes = (insn.aux & 15) * insn.count;
+  const uint8_t *from[32];
+  uint64_t last = 0;
+  const uint8_t *at = nullptr;
   forLanes(mask, [&](unsigned lane) {
     uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
-    checkAlignment(warp, insn, lane, address, bytes);
-    const uint8_t *from = readParameter(warp, insn, lane, address, bytes);
-    for (uint32_t i = 0; i < insn.count; ++i) {
-      uint64_t value = extend(insn, from + i * size, size);
-      if (insn.aux & wideBit)
-        warp.lanes<uint64_t>(slots[i])[lane] = value;
-      else
-        warp.lanes<uint32_t>(slots[i])[lane] = uint32_t(value);
+    if (!at || address != last) { // most often one of all lanes
+      checkAlignment(warp, insn, lane, address, bytes);
+      at = readParameter(warp, insn, lane, last = address, bytes);
     }
+    from[lane] = at;
   });
+  fill(warp, insn, mask, from);
 }
 
 /// Cache hints change nothing here; each may stand once.

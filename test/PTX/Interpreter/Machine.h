@@ -126,7 +126,7 @@ struct Warp {
     predicates[slot] = (predicates[slot] & ~mask) | (value & mask);
     predicatesInitialised[slot] |= mask;
   }
-  uint32_t now() const { return clock[id]; }
+  uint32_t now() const { return clock.data()[id]; }
 
   /// Runs until it ends, waits, or has executed `slice` instructions.
   void run(uint64_t slice);
@@ -220,6 +220,7 @@ struct Launch {
   std::vector<uint64_t> addresses; ///< of Kernel::addresses
   uint32_t sharedEnd = 0, dynamicBegin = 0;
   unsigned registers = 0; ///< of a thread; 0 where nobody says
+  bool isSerial = false;  ///< one block after the other, in one thread
 };
 
 struct Cluster {
@@ -260,9 +261,10 @@ void checkCopies(Cluster &cluster); ///< all of them were waited for
 enum class Access : uint8_t { Read, Write, Atomic };
 uint8_t *accessGlobal(Warp &warp, const Insn &insn, unsigned lane,
                       uint64_t address, unsigned bytes, Access access);
-// Shared.cpp: the block that has a shared address, and the address in it.
-Block &blockOf(Warp &warp, const Insn &insn, unsigned lane, uint64_t &address,
-               unsigned bytes);
+/// The same for the lanes of `mask`, which read.
+void readGlobal(Warp &warp, const Insn &insn, uint32_t mask,
+                const uint64_t *addresses, unsigned bytes,
+                const uint8_t **from);
 // Traffic.cpp
 void countShared(Counts &counts, const uint64_t *addresses, uint32_t mask,
                  unsigned bytes);

@@ -10,25 +10,11 @@
 //
 // and of 32 bits A[g + 8 (r % 2)][t + 4 (r / 2)], B[t + 4 r][g].
 
+#include "Access.h"
 #include "Lanes.h"
+#include "Products.h"
 
 using namespace ptx;
-
-namespace {
-enum class Element : uint8_t { BFloat, Half, TF32 };
-} // namespace
-
-static float widen(Element element, uint32_t bits) {
-  switch (element) {
-  case Element::BFloat:
-    return toFloat(BFloat{uint16_t(bits)});
-  case Element::Half:
-    return toFloat(Half{uint16_t(bits)});
-  case Element::TF32:
-    return floatOf(bits & 0xffffe000u); // the lower bits are ignored
-  }
-  return 0;
-}
 
 /// D = A B + C. Each sum is in f64, over k in order, and rounded once. The list
 /// is D, A, B, C.
@@ -37,7 +23,7 @@ static void multiply(Warp &warp, const Insn &insn, uint32_t) {
   constexpr bool narrow = element != Element::TF32;
   constexpr unsigned numA = narrow ? depth / 4 : depth / 2, numB = numA / 2;
   const uint32_t *slots = warp.list(insn);
-  float a[16][depth], b[depth][8];
+  double a[16][depth], b[depth][8], sums[16][8];
   for (unsigned lane = 0; lane < 32; ++lane) {
     unsigned g = lane / 4, t = lane % 4;
     for (unsigned r = 0; r < numA; ++r) {
@@ -58,22 +44,18 @@ static void multiply(Warp &warp, const Insn &insn, uint32_t) {
         b[t + 4 * r][g] = widen(element, bits);
     }
   }
-  const uint32_t *c = slots + 4 + numA + numB;
-  for (unsigned row = 0; row < 16; ++row) {
-    double sums[8];
-    unsigned first = row / 8 * 2, g = row % 8;
-    for (unsigned col = 0; col < 8; ++col)
-      sums[col] =
-          floatOf(warp.lanes<uint32_t>(c[first + col % 2])[4 * g + col / 2]);
-    for (unsigned k = 0; k < depth; ++k)
-      for (unsigned col = 0; col < 8; ++col)
-        sums[col] += double(a[row][k]) * double(b[k][col]);
-    for (unsigned col = 0; col < 8; ++col) {
-      float value = float(sums[col]);
-      warp.lanes<uint32_t>(slots[first + col % 2])[4 * g + col / 2] =
-          value == value ? bitsOf(value) : canonicalNaN;
+  // Register r of the lane of a row and a column.
+  auto forSums = [&](const uint32_t *registers, auto body) {
+    for (unsigned r = 0; r < 4; ++r) {
+      uint32_t *bits = warp.lanes<uint32_t>(registers[r]);
+      for (unsigned lane = 0; lane < 32; ++lane)
+        body(bits[lane], sums[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2]);
     }
-  }
+  };
+  forSums(slots + 4 + numA + numB,
+          [](uint32_t bits, double &sum) { sum = floatOf(bits); });
+  addProducts(8, depth, a[0], b[0], sums[0]);
+  forSums(slots, [](uint32_t &bits, double sum) { bits = roundedSum(sum); });
   ++warp.block->cluster->counts.mma;
 }
 

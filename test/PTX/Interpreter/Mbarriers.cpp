@@ -5,6 +5,7 @@
 // phase.
 
 #include "Mbarriers.h"
+#include "Access.h"
 #include "Lanes.h"
 #include <algorithm>
 

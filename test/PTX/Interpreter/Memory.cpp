@@ -3,11 +3,24 @@
 #include "Memory.h"
 #include "support/Error.h"
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sys/mman.h>
 
 using namespace ptx;
+
+void *ptx::mapZeros(size_t bytes) {
+  void *begin = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (begin == MAP_FAILED)
+    throw std::bad_alloc();
+  return begin;
+}
+
+void ptx::unmapZeros(void *begin, size_t bytes) {
+  if (begin)
+    munmap(begin, bytes);
+}
 
 uint64_t Memory::allocate(uint64_t size) {
   if (size == 0 || size > uint64_t(1) << 36)
@@ -16,9 +29,9 @@ uint64_t Memory::allocate(uint64_t size) {
   auto made = std::make_unique<Allocation>();
   made->address = next;
   made->size = size;
-  made->bytes.reset(new uint8_t[size]);
+  made->bytes = Zeros<uint8_t>(size);
   std::memset(made->bytes.get(), 0xff, size);
-  made->written.reset(new uint8_t[size]());
+  made->written = Zeros<uint8_t>(size);
   // A gap of at least 4 KiB: an overrun meets no neighbour.
   next = (next + size + 4096 + 255) & ~uint64_t(255);
   allocations.push_back(std::move(made));
@@ -86,12 +99,6 @@ void Memory::beginLaunch(unsigned granuleShift) {
   bool clear = again || granuleShift < shift;
   shift = std::min(shift, granuleShift);
   for (auto &allocation : allocations)
-    if (clear || !allocation->shadow) {
-      // Pages of zeros that nobody touches take no memory.
-      size_t count = size_t(allocation->size >> shift) + 1;
-      allocation->shadow.reset(
-          static_cast<Shadow *>(std::calloc(count, sizeof(Shadow))));
-      if (!allocation->shadow)
-        throw std::bad_alloc();
-    }
+    if (clear || !allocation->shadow)
+      allocation->shadow = Zeros<Shadow>(size_t(allocation->size >> shift) + 1);
 }

@@ -8,13 +8,17 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ptx {
+
+// Of at least one byte; the first throws std::bad_alloc.
+void *mapZeros(size_t bytes);
+void unmapZeros(void *begin, size_t bytes);
 
 /// Who touched a granule of global memory in a launch (GlobalAccess.cpp).
 struct Shadow {
@@ -22,16 +26,36 @@ struct Shadow {
   std::atomic<uint64_t> threads{0}; ///< writing and reading thread, and when
 };
 
-struct FreeShadow {
-  void operator()(Shadow *shadow) const { std::free(shadow); }
+/// Zeros, straight from the system: pages that nobody touches take no memory
+/// and no time, whatever malloc fills memory with.
+template <typename T>
+class Zeros {
+public:
+  Zeros() = default;
+  explicit Zeros(size_t count)
+      : begin(static_cast<T *>(mapZeros(count * sizeof(T)))),
+        bytes(count * sizeof(T)) {}
+  Zeros(Zeros &&other) { *this = std::move(other); }
+  Zeros &operator=(Zeros &&other) {
+    std::swap(begin, other.begin);
+    std::swap(bytes, other.bytes);
+    return *this;
+  }
+  ~Zeros() { unmapZeros(begin, bytes); }
+  explicit operator bool() const { return begin; }
+  T &operator[](size_t index) const { return begin[index]; }
+  T *get() const { return begin; }
+
+private:
+  T *begin = nullptr;
+  size_t bytes = 0;
 };
 
 struct Allocation {
   uint64_t address, size;
-  std::unique_ptr<uint8_t[]> bytes;
-  std::unique_ptr<uint8_t[]> written; ///< 1 for each byte with a value
-  /// By granules; made by the first launch.
-  std::unique_ptr<Shadow[], FreeShadow> shadow;
+  Zeros<uint8_t> bytes;
+  Zeros<uint8_t> written; ///< 1 for each byte with a value
+  Zeros<Shadow> shadow;   ///< by granules; made by the first launch
 };
 
 /// Memory of a device. Bytes of an allocation have no value before the first

@@ -23,7 +23,7 @@ the outputs.
   --cluster X[,Y,Z] blocks of a cluster (1)
   --shared BYTES    dynamic shared memory (0)
   --chip NAME       sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a (the file's target)
-  --threads N       threads of the processor (one a core)
+  --threads N       threads of the processor (PTX_RUN_THREADS, or one a core)
   --registers N     registers a thread, as ptxas would say
   --limit N         warp instructions of one block (4294967296)
   --repeat N        runs the kernel N times

@@ -2,7 +2,7 @@
 //
 // Races, bytes without a value, and copies nobody waited for, in shared memory.
 
-#include "Machine.h"
+#include "Access.h"
 #include <algorithm>
 
 using namespace ptx;
@@ -14,7 +14,9 @@ void Shared::reset(uint32_t end, unsigned granuleShift, unsigned warps) {
   numWarps = warps;
   bytes.assign(end - first, 0xff);
   cells.assign(((end - first) >> shift) + 1, Cell());
-  readers.resize(cells.size() * warps);
+  // Of one cell the lines of all warps lie in different sets of a cache.
+  readerStride = (cells.size() / 16 | 1) * 16 + 32;
+  readers.resize(readerStride * warps);
 }
 
 /// The name of the thread `writer` in its block.
@@ -29,14 +31,6 @@ static std::string threadOf(Warp &warp, unsigned writer) {
   if (&block != warp.block)
     name += " of block " + std::to_string(block.rank) + " of the cluster";
   return name;
-}
-
-bool Shared::isAfterWrite(const Warp &warp, unsigned lane,
-                          const Cell &cell) const {
-  unsigned writer = cell.writer / 32;
-  if (writer == warp.id)
-    return cell.clock < warp.now() || cell.writer % 32 == lane;
-  return warp.clock[writer] >= cell.clock;
 }
 
 void Shared::explainRead(Warp &warp, const Insn &insn, unsigned lane,
@@ -66,27 +60,6 @@ void Shared::explainRead(Warp &warp, const Insn &insn, unsigned lane,
   warp.fail(insn, shown,
             "expected a barrier between a write and a read of shared address ",
             address, ", but got a race with ", threadOf(warp, cell.writer));
-}
-
-uint32_t *Shared::readersOf(size_t index) {
-  uint32_t *of = &readers[index * numWarps];
-  if (!(cells[index].flags & HasReaders))
-    std::fill_n(of, numWarps, 0);
-  cells[index].flags |= HasReaders;
-  return of;
-}
-
-void Shared::read(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
-                  unsigned size) {
-  uint32_t now = warp.now(), mine = now * 64 + lane;
-  forCells(address, size, [&](size_t i) {
-    Cell &cell = cells[i];
-    if ((cell.flags & (Written | Copying | Arriving | IsBarrier)) != Written ||
-        !isAfterWrite(warp, lane, cell))
-      explainRead(warp, insn, lane, i);
-    uint32_t &reader = readersOf(i)[warp.id];
-    reader = reader / 64 == now && reader != mine ? now * 64 + anyLane : mine;
-  });
 }
 
 void Shared::checkWrite(Warp &warp, const Insn &insn, unsigned lane,
@@ -120,7 +93,7 @@ void Shared::checkWrite(Warp &warp, const Insn &insn, unsigned lane,
   if (!(cell.flags & HasReaders))
     return;
   for (unsigned v = 0; v < numWarps; ++v) {
-    uint32_t &reader = readers[index * numWarps + v];
+    uint32_t &reader = readerOf(index, v);
     if (!reader)
       continue;
     bool after = v == warp.id ? reader / 64 < warp.now() || reader % 64 == lane
@@ -224,7 +197,7 @@ void Shared::endAsyncRead(Warp &warp, unsigned lane, uint32_t address,
     Cell &cell = cells[i];
     if (cell.asyncReaders && cell.asyncReaders < 255)
       --cell.asyncReaders;
-    readersOf(i)[warp.id] = warp.now() * 64 + lane;
+    addReader(i, warp.id) = warp.now() * 64 + lane;
   });
 }
 
@@ -260,8 +233,8 @@ void Shared::endBarrier(uint32_t address) {
   forCells(address, 8, [&](size_t i) { cells[i].flags = 0; });
 }
 
-Block &ptx::blockOf(Warp &warp, const Insn &insn, unsigned lane,
-                    uint64_t &address, unsigned size) {
+Block &ptx::otherBlockOf(Warp &warp, const Insn &insn, unsigned lane,
+                         uint64_t &address, unsigned size) {
   Cluster &cluster = *warp.block->cluster;
   uint64_t rank = address >> rankShift;
   uint64_t inside = address & ((1u << rankShift) - 1);

@@ -27,6 +27,9 @@ public:
   // it.
   void read(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
             unsigned size);
+  /// The same as a read by each of several lanes of the warp, where nothing is
+  /// wrong with that; says whether nothing is.
+  bool readTogether(Warp &warp, uint32_t address, unsigned size);
   void write(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
              unsigned size);
   void atomic(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
@@ -69,9 +72,17 @@ private:
     uint8_t flags = 0;
     uint8_t asyncReaders = 0;
   };
-  bool isAfterWrite(const Warp &warp, unsigned lane, const Cell &cell) const;
-  /// The readers of a cell, which now has some, by warp.
-  uint32_t *readersOf(size_t cell);
+  static bool isAfterWrite(const uint32_t *clock, unsigned id, unsigned lane,
+                           const Cell &cell);
+  static bool isAfterWrite(const Warp &warp, unsigned lane, const Cell &cell);
+  static bool isReadable(const uint32_t *clock, unsigned id, unsigned lane,
+                         const Cell &cell);
+  /// Of a cell that has readers.
+  uint32_t &readerOf(size_t cell, size_t warp) {
+    return readers.data()[warp * readerStride + cell];
+  }
+  /// The same of any cell, which now has readers.
+  uint32_t &addReader(size_t cell, size_t warp);
   void checkWrite(Warp &warp, const Insn &insn, unsigned lane, size_t cell);
   [[noreturn]] void explainRead(Warp &warp, const Insn &insn, unsigned lane,
                                 size_t cell);
@@ -84,9 +95,10 @@ private:
 
   uint32_t first = 0, last = 0;
   unsigned shift = 2, numWarps = 1;
+  size_t readerStride = 0;
   std::vector<uint8_t> bytes;
   std::vector<Cell> cells;
-  /// By cell and warp, clock * 64 + lane; of cells without readers, anything.
+  /// By warp and cell, clock * 64 + lane; of cells without readers, anything.
   std::vector<uint32_t> readers;
 };
 

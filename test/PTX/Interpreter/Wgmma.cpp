@@ -13,14 +13,14 @@
 // from its start, and the swizzle is that of the address. The layouts are those
 // of CUTLASS's mma_traits_sm90_gmma.hpp, "canonical layouts".
 
+#include "Access.h"
 #include "Lanes.h"
+#include "Products.h"
 #include <algorithm>
 
 using namespace ptx;
 
 namespace {
-enum class Element : uint8_t { BFloat, Half, TF32 };
-
 /// Bits of Insn::aux above N, which is in the lower 9.
 enum : uint32_t {
   ElementShift = 9,
@@ -62,30 +62,21 @@ struct Descriptor {
 };
 } // namespace
 
-static float widen(Element element, const uint8_t *from) {
-  uint32_t bits = 0;
-  std::memcpy(&bits, from, element == Element::TF32 ? 4 : 2);
-  switch (element) {
-  case Element::BFloat:
-    return toFloat(BFloat{uint16_t(bits)});
-  case Element::Half:
-    return toFloat(Half{uint16_t(bits)});
-  case Element::TF32:
-    return floatOf(bits & 0xffffe000u);
-  }
-  return 0;
-}
-
 /// Reads `count` rows (of mn) from `first` on, all k of them, 16 bytes at a
-/// time.
-static void readOperand(Warp &warp, const Insn &insn, uint64_t bits,
-                        bool mnMajor, unsigned first, unsigned count,
-                        Element element, float *into,
-                        WgmmaState::Pending &pending) {
-  unsigned size = element == Element::TF32 ? 4 : 2, depth = 32 / size;
-  unsigned inChunk = 16 / size;
+/// time. Element (mn, k) goes to into[mn * rowStride + k * stride].
+template <Element element>
+static void readElements(Warp &warp, const Insn &insn, uint64_t bits,
+                         bool mnMajor, unsigned first, unsigned count,
+                         double *into, size_t rowStride, size_t stride,
+                         WgmmaState::Pending &pending) {
+  using Storage =
+      std::conditional_t<element == Element::TF32, uint32_t, uint16_t>;
+  constexpr unsigned size = sizeof(Storage), depth = 32 / size,
+                     inChunk = 16 / size;
   Descriptor descriptor(bits);
   unsigned stepMn = mnMajor ? inChunk : 1, stepK = mnMajor ? 1 : inChunk;
+  size_t step = mnMajor ? rowStride : stride;
+  pending.reads.reserve(pending.reads.size() + count * depth / inChunk);
   for (unsigned mn = first; mn < first + count; mn += stepMn)
     for (unsigned k = 0; k < depth; k += stepK) {
       uint64_t address =
@@ -93,13 +84,24 @@ static void readOperand(Warp &warp, const Insn &insn, uint64_t bits,
       Block &block = blockOf(warp, insn, 0, address, 16);
       block.shared.beginAsyncRead(warp, insn, anyLane, uint32_t(address), 16);
       pending.reads.push_back({&block, uint32_t(address), 16});
-      const uint8_t *from = block.shared.at(uint32_t(address));
-      for (unsigned i = 0; i < inChunk; ++i) {
-        unsigned row = mn - first + (mnMajor ? i : 0);
-        unsigned col = k + (mnMajor ? 0 : i);
-        into[row * depth + col] = widen(element, from + i * size);
-      }
+      Storage values[inChunk];
+      std::memcpy(values, block.shared.at(uint32_t(address)), 16);
+      double *to = into + (mn - first) * rowStride + k * stride;
+      for (unsigned i = 0; i < inChunk; ++i)
+        to[i * step] = widen(element, values[i]);
     }
+}
+
+template <typename... Arguments>
+static void readOperand(Element element, Arguments &&...arguments) {
+  switch (element) {
+  case Element::BFloat:
+    return readElements<Element::BFloat>(arguments...);
+  case Element::Half:
+    return readElements<Element::Half>(arguments...);
+  case Element::TF32:
+    return readElements<Element::TF32>(arguments...);
+  }
 }
 
 static void checkAccumulators(Warp &warp, const Insn &insn,
@@ -164,41 +166,37 @@ static void multiply(Warp &warp, const Insn &insn, uint32_t) {
   checkAccumulators(warp, insn, slots, count, scale != 0);
   WgmmaState::Pending pending;
   pending.group = warp.wgmma.group;
-  std::vector<float> a(size_t(16) * depth), b(size_t(columns) * depth);
+  double a[16 * 16], b[16 * 256], sums[16 * 256] = {};
   if (insn.aux & RegistersA) {
     checkAccumulators(warp, insn, slots + count, insn.count - count, true);
     for (unsigned lane = 0; lane < 32; ++lane)
       for (unsigned r = 0; r < 4; ++r) {
         uint32_t bits = warp.lanes<uint32_t>(slots[count + r])[lane];
         unsigned row = lane / 4 + r % 2 * 8;
-        uint8_t bytes[4];
-        std::memcpy(bytes, &bits, 4);
         if (depth == 8)
-          a[row * depth + lane % 4 + r / 2 * 4] = widen(element, bytes);
+          a[row * depth + lane % 4 + r / 2 * 4] = widen(element, bits);
         else
           for (unsigned j = 0; j < 2; ++j)
             a[row * depth + lane % 4 * 2 + j + r / 2 * 8] =
-                widen(element, bytes + 2 * j);
+                widen(element, bits >> (16 * j));
       }
   } else {
-    readOperand(warp, insn, uniform(warp, insn, insn.op[0]),
-                insn.aux & TransposeA, warp.index % 4 * 16, 16, element,
-                a.data(), pending);
+    readOperand(element, warp, insn, uniform(warp, insn, insn.op[0]),
+                insn.aux & TransposeA, warp.index % 4 * 16, 16, a, depth, 1,
+                pending);
   }
-  readOperand(warp, insn, uniform(warp, insn, insn.op[1]),
-              insn.aux & TransposeB, 0, columns, element, b.data(), pending);
+  readOperand(element, warp, insn, uniform(warp, insn, insn.op[1]),
+              insn.aux & TransposeB, 0, columns, b, 1, columns, pending);
+  addProducts(columns, depth, a, b, sums);
   bool negates = bool(insn.aux & NegateA) != bool(insn.aux & NegateB);
   for (unsigned i = 0; i < count; ++i) {
     uint32_t *d = warp.lanes<uint32_t>(slots[i]);
     for (unsigned lane = 0; lane < 32; ++lane) {
       unsigned row = lane / 4 + i / 2 % 2 * 8;
       unsigned col = i / 4 * 8 + lane % 4 * 2 + i % 2;
-      double sum = 0;
-      for (unsigned k = 0; k < depth; ++k)
-        sum += double(a[row * depth + k]) * double(b[col * depth + k]);
-      float value =
-          float((scale ? floatOf(d[lane]) : 0) + (negates ? -sum : sum));
-      d[lane] = value == value ? bitsOf(value) : canonicalNaN;
+      double sum = sums[row * columns + col];
+      d[lane] =
+          roundedSum((scale ? floatOf(d[lane]) : 0) + (negates ? -sum : sum));
     }
     // Nobody may look before the wait.
     ++warp.wgmma.busy[slots[i]];
