@@ -30,26 +30,31 @@ WORDS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i8"
 
 
 def read_target():
-    """The `#bsr.gpu` that BSR_COMPILE asks for."""
+    """The `#bsr.gpu` that BSR_COMPILE asks for, its chip, and whether it has more than sparse-compile has options for."""
     asked = os.environ["BSR_COMPILE"]
     chip = re.search(r"--chip=(\w+)", asked)
+    chip = chip[1] if chip else "sm_90a"
     tile = re.search(r"--tile=(\d+)x(\d+)", asked)
     share = re.search(r"--share=(\d+)(?:x(\d+))?", asked)
     sizes = f", tile_outputs = {tile[1]}, tile_tokens = {tile[2]}" if tile else ""
     sizes += f", share_outputs = {share[1]}, share_tokens = {share[2] or 0}" if share else ""
-    sizes += ", tf32 = true" if "--tf32" in asked else ""
-    return f'#bsr.gpu<chip = "{chip[1] if chip else "sm_90a"}"{sizes}>'
+    tf32 = ", tf32 = true" if "--tf32" in asked else ""
+    return f'#bsr.gpu<chip = "{chip}"{sizes}{tf32}>', chip, bool(share or (tile and tile[0] != "--tile=0x0"))
 
 
 def compile(source, arguments):
     """Compiles `source`, a path or MLIR text, for the GPU that BSR_COMPILE asks for."""
     text = open(source).read() if os.path.exists(source) else source
-    target = read_target()
-    os.environ["FAKE_DRIVER_CHIP"] = re.search(r'"(\w+)"', target)[1]
+    target, chip, has_sizes = read_target()
+    os.environ["FAKE_DRIVER_CHIP"] = chip
     library = os.path.join(tempfile.mkdtemp(), "step.so")
-    targeted = subprocess.run(["sparse-opt", f"--bsr-set-target=target='{target}'", "-"], input=text, text=True, check=True,
-                              capture_output=True).stdout
     own = [argument for argument in arguments if argument.startswith(("--mark=", "--score-norm="))]
+    targeted = text
+    if has_sizes:
+        targeted = subprocess.run(["sparse-opt", f"--bsr-set-target=target='{target}'", "-"], input=text, text=True, check=True,
+                                  capture_output=True).stdout
+    else:
+        own += [f"--target={chip}", *(["--tf32"] if "tf32" in target else [])]
     subprocess.run(["sparse-compile", *own, "-o", library, "-"], input=targeted, text=True, check=True)
     return Step(library, text, arguments)
 
@@ -57,7 +62,7 @@ def compile(source, arguments):
 def lower(source, arguments):
     """The module that bsr-to-gpu makes with what of sparse-compile's `arguments` is not of processors."""
     marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
-    options = [f"target='{read_target()}'"]
+    options = [f"target='{read_target()[0]}'"]
     options += [a.removeprefix("--") for a in arguments if a.startswith("--score-norm=")]
     return subprocess.run(["sparse-opt", *marks, "--bsr-to-gpu=" + " ".join(options), source if os.path.exists(source) else "-"],
                           input=None if os.path.exists(source) else source,
