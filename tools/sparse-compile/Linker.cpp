@@ -8,10 +8,15 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
+#include <cerrno>
+#include <csignal>
+#include <cstring>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 LLD_HAS_DRIVER(elf)
 
@@ -46,13 +51,43 @@ static std::string findOpenMP(StringRef program) {
   return found.empty() ? BSR_OPENMP : found;
 }
 
-static constexpr StringRef linkerName = "ld.lld";
+/// Ends a child process, which is the linker, with its exit status. Its output
+/// goes to `library`, and what it says to `log`.
+[[noreturn]] static void runLinker(ArrayRef<const char *> arguments,
+                                   const std::string &library,
+                                   const std::string &log) {
+  for (auto [path, number] :
+       {std::pair(&library, STDOUT_FILENO), std::pair(&log, STDERR_FILENO)}) {
+    int descriptor = open(path->c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor < 0 || dup2(descriptor, number) < 0)
+      _exit(1);
+  }
+  int status =
+      lld::lldMain(arguments, outs(), errs(), {{lld::Gnu, &lld::elf::link}})
+          .retCode;
+  outs().flush();
+  errs().flush();
+  _exit(status);
+}
 
-bool bsr::isLinker(StringRef program) { return program == linkerName; }
-
-int bsr::runLinker(ArrayRef<const char *> arguments) {
-  return lld::lldMain(arguments, outs(), errs(), {{lld::Gnu, &lld::elf::link}})
-      .retCode;
+/// Links in a copy of this process: as a program, it would load LLVM and MLIR
+/// once more. Returns the exit status, and where it has none why.
+static int runLinkerApart(ArrayRef<const char *> arguments,
+                          const std::string &library, const std::string &log,
+                          std::string &message) {
+  outs().flush();
+  errs().flush();
+  pid_t child = fork();
+  if (child == 0)
+    runLinker(arguments, library, log);
+  int status = 0;
+  while (child > 0 && waitpid(child, &status, 0) < 0)
+    if (errno != EINTR)
+      child = -1;
+  if (child > 0 && WIFEXITED(status))
+    return WEXITSTATUS(status);
+  message = child < 0 ? strerror(errno) : strsignal(WTERMSIG(status));
+  return -1;
 }
 
 Error bsr::linkLibrary(StringRef object, StringRef library) {
@@ -67,24 +102,23 @@ Error bsr::linkLibrary(StringRef object, StringRef library) {
   // The library finds the OpenMP runtime by itself: beside it, or where the
   // system looks. No path of this machine is in it. It has nothing undefined:
   // it would not load.
-  SmallVector<StringRef> arguments = {
-      linkerName, "-shared", "--eh-frame-hdr", "-z",     "defs",   "-o",
-      "-",        object,    openMP,           "-rpath", "$ORIGIN"};
+  std::string input = object.str(), output = library.str();
+  SmallVector<const char *> arguments = {
+      "ld.lld",       "-shared", "--eh-frame-hdr",
+      "--threads=1",  "-z",      "defs",
+      "-o",           "-",       input.c_str(),
+      openMP.c_str(), "-rpath",  "$ORIGIN"};
   if (!math.empty())
-    arguments.push_back(math);
+    arguments.push_back(math.c_str());
   arguments.push_back("--as-needed");
-  for (StringRef needed : {StringRef(support), StringRef(system)})
-    if (!needed.empty())
-      arguments.push_back(needed);
+  for (const std::string *needed : {&support, &system})
+    if (!needed->empty())
+      arguments.push_back(needed->c_str());
   TemporaryFile log;
   if (Error error = log.create())
     return error;
   std::string message;
-  // This very program, even if another one has taken its place meanwhile.
-  int status =
-      sys::ExecuteAndWait("/proc/self/exe", arguments, /*Env=*/std::nullopt,
-                          {std::nullopt, library, log.path()},
-                          /*SecondsToWait=*/0, /*MemoryLimit=*/0, &message);
+  int status = runLinkerApart(arguments, output, log.path().str(), message);
   if (status == 0)
     return Error::success();
   std::string said = log.read();

@@ -104,8 +104,6 @@ int main(int argc, char **argv) {
     return 1;
   llvm::setBugReportMsg(tools::describeCrash("sparse-compile"));
   llvm::InitLLVM init(argc, argv);
-  if (bsr::isLinker(argv[0]))
-    return bsr::runLinker(llvm::ArrayRef(argv, argc));
   cl::SetVersionPrinter([](llvm::raw_ostream &os) {
     os << tools::describeVersion("sparse-compile")
        << ", LLVM " LLVM_VERSION_STRING "\n";
