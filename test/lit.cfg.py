@@ -156,8 +156,11 @@ for package in ("numpy", "safetensors", "tensorboard", "wandb"):
 llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
 # What is read before it is written, or after it is freed, is no 0 by chance (malloc_perturb in mallopt(3)).
 llvm_config.with_environment("MALLOC_PERTURB_", "170")
-# References are computed by one thread beside the other tests.
+# References are computed by one thread beside the other tests, and so are kernels in the interpreter of PTX. Threads of a
+# step that has ended sleep: by default those of OpenMP keep a core busy for 200 ms.
 llvm_config.with_environment("OPENBLAS_NUM_THREADS", "1")
+llvm_config.with_environment("PTX_RUN_THREADS", "1")
+llvm_config.with_environment("KMP_BLOCKTIME", "0")
 for path in ("python", "examples", "test/Python/Inputs", "test/Integration",
              "test/Integration/bert_tiny"):
     path = os.path.join(config.bsr_src_root, path)
