@@ -43,10 +43,10 @@ inline bool Shared::isAfterWrite(const Warp &warp, unsigned lane,
 }
 
 inline uint32_t &Shared::addReader(size_t index, size_t warp) {
-  if (!(cells.data()[index].flags & HasReaders)) {
+  if (!(held.cells.data()[index].flags & HasReaders)) {
     for (size_t v = 0; v < numWarps; ++v)
       readerOf(index, v) = 0;
-    cells.data()[index].flags |= HasReaders;
+    held.cells.data()[index].flags |= HasReaders;
   }
   return readerOf(index, warp);
 }
@@ -64,7 +64,7 @@ inline void Shared::read(Warp &warp, const Insn &insn, unsigned lane,
   uint32_t now = clock[id], mine = now * 64 + lane;
   size_t end = (address - first + size - 1) >> shift;
   for (size_t i = (address - first) >> shift; i <= end; ++i) {
-    if (!isReadable(clock, id, lane, cells.data()[i]))
+    if (!isReadable(clock, id, lane, held.cells.data()[i]))
       explainRead(warp, insn, lane, i);
     uint32_t &reader = addReader(i, id);
     reader = reader / 64 == now && reader != mine ? now * 64 + anyLane : mine;
@@ -76,7 +76,7 @@ inline bool Shared::readTogether(Warp &warp, uint32_t address, unsigned size) {
   unsigned id = warp.id;
   size_t end = (address - first + size - 1) >> shift;
   for (size_t i = (address - first) >> shift; i <= end; ++i) {
-    if (!isReadable(clock, id, anyLane, cells.data()[i]))
+    if (!isReadable(clock, id, anyLane, held.cells.data()[i]))
       return false;
     addReader(i, id) = clock[id] * 64 + anyLane;
   }

@@ -4,19 +4,45 @@
 
 #include "Access.h"
 #include <algorithm>
+#include <mutex>
 
 using namespace ptx;
+
+struct Shared::Pool {
+  std::mutex mutex;
+  std::vector<Storage> unused;
+};
+
+Shared::Pool &Shared::pool() {
+  static Pool pool;
+  return pool;
+}
+
+Shared::~Shared() {
+  if (held.cells.empty())
+    return;
+  std::lock_guard<std::mutex> lock(pool().mutex);
+  pool().unused.push_back(std::move(held));
+}
 
 void Shared::reset(uint32_t end, unsigned granuleShift, unsigned warps) {
   first = sharedBase;
   last = end;
   shift = granuleShift;
   numWarps = warps;
-  bytes.assign(end - first, 0xff);
-  cells.assign(((end - first) >> shift) + 1, Cell());
+  if (held.cells.empty()) {
+    std::lock_guard<std::mutex> lock(pool().mutex);
+    if (!pool().unused.empty()) {
+      held = std::move(pool().unused.back());
+      pool().unused.pop_back();
+    }
+  }
+  held.bytes.assign(end - first, 0xff);
+  held.cells.assign(((end - first) >> shift) + 1, Cell());
   // Of one cell the lines of all warps lie in different sets of a cache.
-  readerStride = (cells.size() / 16 | 1) * 16 + 32;
-  readers.resize(readerStride * warps);
+  readerStride = (held.cells.size() / 16 | 1) * 16 + 32;
+  if (held.readers.size() < readerStride * warps)
+    held.readers.resize(readerStride * warps);
 }
 
 /// The name of the thread `writer` in its block.
@@ -35,7 +61,7 @@ static std::string threadOf(Warp &warp, unsigned writer) {
 
 void Shared::explainRead(Warp &warp, const Insn &insn, unsigned lane,
                          size_t index) {
-  const Cell &cell = cells[index];
+  const Cell &cell = held.cells[index];
   uint32_t address = first + uint32_t(index << shift);
   unsigned shown = lane == anyLane ? 0 : lane;
   if (cell.flags & IsBarrier)
@@ -64,7 +90,7 @@ void Shared::explainRead(Warp &warp, const Insn &insn, unsigned lane,
 
 void Shared::checkWrite(Warp &warp, const Insn &insn, unsigned lane,
                         size_t index) {
-  Cell &cell = cells[index];
+  Cell &cell = held.cells[index];
   uint32_t address = first + uint32_t(index << shift);
   if (cell.flags & IsBarrier)
     warp.fail(insn, lane,
@@ -113,7 +139,7 @@ void Shared::write(Warp &warp, const Insn &insn, unsigned lane,
                    uint32_t address, unsigned size) {
   forCells(address, size, [&](size_t i) {
     checkWrite(warp, insn, lane, i);
-    Cell &cell = cells[i];
+    Cell &cell = held.cells[i];
     cell.flags = Written;
     cell.clock = warp.now();
     cell.writer = uint16_t(warp.id * 32 + lane);
@@ -123,7 +149,7 @@ void Shared::write(Warp &warp, const Insn &insn, unsigned lane,
 void Shared::atomic(Warp &warp, const Insn &insn, unsigned lane,
                     uint32_t address, unsigned size) {
   forCells(address, size, [&](size_t i) {
-    Cell &cell = cells[i];
+    Cell &cell = held.cells[i];
     if (!(cell.flags & Written))
       explainRead(warp, insn, lane, i);
     // Two atomic operations are no race.
@@ -138,13 +164,13 @@ void Shared::atomic(Warp &warp, const Insn &insn, unsigned lane,
 void Shared::beginCopy(Warp &warp, const Insn &insn, unsigned lane,
                        uint32_t address, unsigned size) {
   write(warp, insn, lane, address, size);
-  forCells(address, size, [&](size_t i) { cells[i].flags |= Copying; });
+  forCells(address, size, [&](size_t i) { held.cells[i].flags |= Copying; });
 }
 
 void Shared::endCopy(Warp &warp, unsigned lane, uint32_t address,
                      unsigned size) {
   forCells(address, size, [&](size_t i) {
-    Cell &cell = cells[i];
+    Cell &cell = held.cells[i];
     cell.flags = Written;
     cell.clock = warp.now();
     cell.writer = uint16_t(warp.id * 32 + lane);
@@ -153,30 +179,30 @@ void Shared::endCopy(Warp &warp, unsigned lane, uint32_t address,
 
 void Shared::endCopyAt(uint32_t address, unsigned size, uint32_t clock) {
   forCells(address, size, [&](size_t i) {
-    cells[i].flags = Written;
-    cells[i].clock = clock;
-    cells[i].writer = uint16_t(numWarps * 32);
+    held.cells[i].flags = Written;
+    held.cells[i].clock = clock;
+    held.cells[i].writer = uint16_t(numWarps * 32);
   });
 }
 
 void Shared::beginBulk(Warp &warp, const Insn &insn, unsigned lane,
                        uint32_t address, unsigned size) {
   write(warp, insn, lane, address, size);
-  forCells(address, size, [&](size_t i) { cells[i].flags |= Arriving; });
+  forCells(address, size, [&](size_t i) { held.cells[i].flags |= Arriving; });
 }
 
 void Shared::endBulk(uint32_t address, unsigned size, uint32_t clock) {
   forCells(address, size, [&](size_t i) {
-    cells[i].flags = Written | ByAsync;
-    cells[i].clock = clock;
-    cells[i].writer = uint16_t(numWarps * 32);
+    held.cells[i].flags = Written | ByAsync;
+    held.cells[i].clock = clock;
+    held.cells[i].writer = uint16_t(numWarps * 32);
   });
 }
 
 void Shared::beginAsyncRead(Warp &warp, const Insn &insn, unsigned lane,
                             uint32_t address, unsigned size) {
   forCells(address, size, [&](size_t i) {
-    Cell &cell = cells[i];
+    Cell &cell = held.cells[i];
     if ((cell.flags & (Written | Copying | Arriving | IsBarrier)) != Written ||
         !isAfterWrite(warp, lane, cell))
       explainRead(warp, insn, lane, i);
@@ -194,7 +220,7 @@ void Shared::beginAsyncRead(Warp &warp, const Insn &insn, unsigned lane,
 void Shared::endAsyncRead(Warp &warp, unsigned lane, uint32_t address,
                           unsigned size) {
   forCells(address, size, [&](size_t i) {
-    Cell &cell = cells[i];
+    Cell &cell = held.cells[i];
     if (cell.asyncReaders && cell.asyncReaders < 255)
       --cell.asyncReaders;
     addReader(i, warp.id) = warp.now() * 64 + lane;
@@ -204,20 +230,20 @@ void Shared::endAsyncRead(Warp &warp, unsigned lane, uint32_t address,
 void Shared::beginBarrier(Warp &warp, const Insn &insn, unsigned lane,
                           uint32_t address) {
   forCells(address, 8, [&](size_t i) {
-    if (cells[i].flags & IsBarrier)
+    if (held.cells[i].flags & IsBarrier)
       warp.fail(
           insn, lane,
           "expected bytes that are no mbarrier, but got one at shared address ",
           address);
   });
   write(warp, insn, lane, address, 8);
-  forCells(address, 8, [&](size_t i) { cells[i].flags |= IsBarrier; });
+  forCells(address, 8, [&](size_t i) { held.cells[i].flags |= IsBarrier; });
 }
 
 void Shared::useBarrier(Warp &warp, const Insn &insn, unsigned lane,
                         uint32_t address) {
   forCells(address, 8, [&](size_t i) {
-    const Cell &cell = cells[i];
+    const Cell &cell = held.cells[i];
     if (!(cell.flags & IsBarrier))
       warp.fail(insn, lane, "expected an mbarrier at shared address ", address,
                 ", but got bytes without mbarrier.init");
@@ -230,7 +256,7 @@ void Shared::useBarrier(Warp &warp, const Insn &insn, unsigned lane,
 }
 
 void Shared::endBarrier(uint32_t address) {
-  forCells(address, 8, [&](size_t i) { cells[i].flags = 0; });
+  forCells(address, 8, [&](size_t i) { held.cells[i].flags = 0; });
 }
 
 Block &ptx::otherBlockOf(Warp &warp, const Insn &insn, unsigned lane,

@@ -18,10 +18,14 @@ constexpr unsigned anyLane = 63;
 
 class Shared {
 public:
+  Shared() = default;
+  Shared(const Shared &) = delete;
+  Shared &operator=(const Shared &) = delete;
+  ~Shared();
   /// Forgets everything; `end` is the first address behind it.
   void reset(uint32_t end, unsigned shift, unsigned warps);
   uint32_t end() const { return last; }
-  uint8_t *at(uint32_t address) { return &bytes[address - first]; }
+  uint8_t *at(uint32_t address) { return &held.bytes[address - first]; }
 
   // Each checks the access of a lane that is inside of the memory, and notes
   // it.
@@ -79,7 +83,7 @@ private:
                          const Cell &cell);
   /// Of a cell that has readers.
   uint32_t &readerOf(size_t cell, size_t warp) {
-    return readers.data()[warp * readerStride + cell];
+    return held.readers.data()[warp * readerStride + cell];
   }
   /// The same of any cell, which now has readers.
   uint32_t &addReader(size_t cell, size_t warp);
@@ -96,10 +100,17 @@ private:
   uint32_t first = 0, last = 0;
   unsigned shift = 2, numWarps = 1;
   size_t readerStride = 0;
-  std::vector<uint8_t> bytes;
-  std::vector<Cell> cells;
-  /// By warp and cell, clock * 64 + lane; of cells without readers, anything.
-  std::vector<uint32_t> readers;
+  /// What a block leaves to the next one: new memory costs more than many a
+  /// launch.
+  struct Storage {
+    std::vector<uint8_t> bytes;
+    std::vector<Cell> cells;
+    /// By warp and cell, clock * 64 + lane; of cells without readers, anything.
+    std::vector<uint32_t> readers;
+  };
+  struct Pool;
+  static Pool &pool();
+  Storage held;
 };
 
 } // namespace ptx
