@@ -28,19 +28,16 @@ from sparse_opt._errors import ExportError
 from sparse_opt.torch import (
     _arguments,
     _branches,
-    _bytes,
-    _constants,
-    _decompositions,
     _effects,
     _function,
     _graph,
     _indices,
     _nodes,
     _optimizer,
-    _orderings,
     _private,
     _random,
 )
+from sparse_opt.torch.rewrites import _bytes, _constants, _decompositions, _orderings
 
 
 @dataclass

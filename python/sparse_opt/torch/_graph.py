@@ -16,13 +16,8 @@ from typing import Any
 import torch
 
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import (
-    _arguments,
-    _effects,
-    _indices,
-    _nodes,
-    _orderings,
-)
+from sparse_opt.torch import _arguments, _effects, _indices, _nodes
+from sparse_opt.torch.rewrites import _orderings
 
 aten = torch.ops.aten
 

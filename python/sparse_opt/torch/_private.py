@@ -39,7 +39,8 @@ from torch.utils import _pytree as pytree
 from torch.utils import _python_dispatch as python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sparse_opt.torch import _adafactor, _experts, _numbers, _recurrent, _unchecked
+from sparse_opt.torch import _numbers
+from sparse_opt.torch.rewrites import _adafactor, _experts, _recurrent, _unchecked
 
 __all__ = [
     "TorchDispatchMode",

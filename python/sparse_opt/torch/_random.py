@@ -20,7 +20,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _orderings, _private
+from sparse_opt.torch import _private
+from sparse_opt.torch.rewrites import _orderings
 
 aten = torch.ops.aten
 

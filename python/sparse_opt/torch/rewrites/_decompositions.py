@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
-from sparse_opt.torch import _elementwise, _orderings, _windows
+from sparse_opt.torch.rewrites import _elementwise, _orderings, _windows
 
 aten = torch.ops.aten
 
