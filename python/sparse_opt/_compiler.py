@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparse_opt import _library, _marks, _ranks, _tools
-from sparse_opt._errors import StepError
+from sparse_opt._errors import ExportError, StepError
 from sparse_opt._program import Export
 from sparse_opt._ranks import Ranks
 
@@ -110,21 +111,48 @@ def target_of(device: Any) -> str:
     return _library.target(device)
 
 
-def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
-    """Returns marks that match only what they fit; raises `StepError` for what is no
-    export, no marks or no seed."""
-    require_text(export)
+def require_marks(weights: Iterable[_marks.Weight], marks: Sequence[str]) -> None:
+    """Raises `ExportError` for marks that no step with these weights takes, by their
+    names, shapes and types alone."""
+    try:
+        _require_list(marks)
+        weights = list(weights)
+        if marks and not weights:
+            raise StepError(_NO_WEIGHTS)
+        text = _marks.step_of(weights)
+        given = _marks.fitted(text, _marks.of_weights(marks), says=False)
+        if given:
+            with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # They are those of the compilation.
+                run(text, Path(directory) / "step.mlir", given, ["--emit=mlir"])
+    except StepError as error:
+        raise ExportError(str(error)) from error
+
+
+_NO_WEIGHTS = (
+    "expected weights to mark, but got a step without any: call a part of the state"
+    " `params`, or export it with roles={'^state': 'param'}"
+)
+
+
+def _require_list(marks: Any) -> None:
     if isinstance(marks, str):
         raise StepError(
             f"expected a list of marks, but got '{marks}': put it into brackets"
         )
+
+
+def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
+    """Returns marks that match only what they fit, those of the export for None; raises
+    `StepError` for what is no export, no marks or no seed."""
+    require_text(export)
+    if marks is None:
+        marks = export.marks if isinstance(export, Export) else ()
+    _require_list(marks)
     if not isinstance(seed, int):
         raise StepError(f"expected a seed that is an integer, but got {seed!r}")
     if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
-        raise StepError(
-            "expected weights to mark, but got a step without any: call a part of the"
-            " state `params`, or export it with roles={'^state': 'param'}"
-        )
+        raise StepError(_NO_WEIGHTS)
     return _marks.fitted(export, marks)
 
 

@@ -11,8 +11,9 @@ what could be marked.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparse_opt import _say
@@ -51,14 +52,49 @@ class _Mark:
         return not (shape[0] % self.rows or shape[1] % self.cols)
 
 
-def fitted(export: str, marks: Sequence[str]) -> list[str]:
-    """Returns marks that match only what their blocks fit.
+@dataclass(frozen=True)
+class Weight:
+    """An argument that may be marked."""
+
+    name: str
+    shape: Sequence[int]
+    dtype: str  # as NumPy and PyTorch name it: float32
+
+
+def step_of(weights: Iterable[Weight]) -> str:
+    """Returns a step that has these weights and computes nothing."""
+    arguments = (
+        f"%arg{i}: tensor<{''.join(f'{n}x' for n in w.shape)}{_TYPES.get(w.dtype, 'f32')}>"
+        f' {{bsr.name = {json.dumps(w.name, ensure_ascii=False)}, bsr.role = "param"}}'
+        for i, w in enumerate(weights)
+    )
+    return f"func.func @step({', '.join(arguments)}) {{ return }}\n"
+
+
+_TYPES = {"bfloat16": "bf16", "float16": "f16", "float64": "f64", "bool": "i1"} | {
+    f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+
+def of_weights(marks: Sequence[str]) -> list[str]:
+    """Returns what marks say of weights alone: masks are found by what a step does."""
+    own = (mark for mark in marks if not _ATTENTION.match(mark))
+    return [_MASK.sub("", mark) for mark in own]
+
+
+_ATTENTION = re.compile(r"\s*attention=")
+_MASK = re.compile(r"(?:^|\s)mask=\S+")
+
+
+def fitted(export: str, marks: Sequence[str], says: bool = True) -> list[str]:
+    """Returns marks that match only what their blocks fit; logs what stays dense if it
+    `says` so.
 
     Raises:
       StepError: a mark fits nothing of what it matches, but something else.
     """
     shapes = _shapes(export)
-    return [_fit(mark, shapes) for mark in marks]
+    return [_fit(mark, shapes, says) for mark in marks]
 
 
 def _shapes(export: str) -> dict[str, tuple[int, ...]]:
@@ -73,7 +109,7 @@ def _shapes(export: str) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _fit(text: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
+def _fit(text: str, shapes: Mapping[str, tuple[int, ...]], says: bool) -> str:
     mark = _Mark.of(text) if isinstance(text, str) else None
     if mark is None:
         return text
@@ -85,10 +121,11 @@ def _fit(text: str, shapes: Mapping[str, tuple[int, ...]]) -> str:
     left = [name for name in matched if name not in fit]
     what = f"matrices that blocks of {mark.rows}x{mark.cols} divide"
     if fit:
-        _say.line(
-            f"'{mark.match.pattern}' marks {len(fit)} of {len(matched)} weights, the"
-            f" {what}; dense stay {_named(left, shapes)}"
-        )
+        if says:
+            _say.line(
+                f"'{mark.match.pattern}' marks {len(fit)} of {len(matched)} weights, the"
+                f" {what}; dense stay {_named(left, shapes)}"
+            )
         names = "|".join(map(re.escape, fit))
         return text.replace(f"match={mark.match.pattern}", f"match=^({names})$")
     if others:

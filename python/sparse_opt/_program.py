@@ -68,11 +68,13 @@ class Export(str):
     """The text of a step, and the program that it came from."""
 
     program: Program | None = None
+    marks: Sequence[str] = ()  # what it is to be compiled with
 
     @classmethod
-    def of(cls, text: str, program: Program) -> Export:
+    def of(cls, text: str, program: Program, marks: Sequence[str] = ()) -> Export:
         export = cls(text)
         export.program = program
+        export.marks = tuple(marks)
         return export
 
 

@@ -38,7 +38,7 @@ Norm = Literal["l1", "l2", "linf", "mean"]
 
 def compile(
     export: str,
-    marks: Sequence[str] = (),
+    marks: Sequence[str] | None = None,
     *,
     device: str = "cpu",
     seed: int = 0,
@@ -54,8 +54,8 @@ def compile(
       export: what `sparse_opt.torch.export` or `sparse_opt.jax.export` returned;
         or the text of a step, whose arrays then go by name.
       marks: which weights are block-sparse, as the options of the pass
-        `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`. The first
-        that matches a name counts. `"attention=. window=3 global=1 block=64x64"` has
+        `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`; by default those
+        that the export was given. The first that matches a name counts. `"attention=. window=3 global=1 block=64x64"` has
         attention computed on such blocks of queries by keys alone.
       device: what runs the step and has its arrays: `cpu`; a GPU of NVIDIA's, `cuda`
         or `cuda:1`; or `auto`, a GPU if there is one that can, else, with a warning

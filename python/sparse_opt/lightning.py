@@ -226,7 +226,9 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
 
         def exported() -> Any:
             given = self._given(batch, batch_idx)
-            return sparse_opt.torch.export(train_step, self.inner, optimizer, given)
+            return sparse_opt.torch.export(
+                train_step, self.inner, optimizer, given, marks=self._marks
+            )
 
         groups = groups_of(self._groups)
         options = score_options(groups, self._options)

@@ -153,7 +153,9 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
             optimizer.step()
             return loss.detach(), norm.detach()
 
-        export = sparse_opt.torch.export(train_step, model, optimizer, inputs)
+        export = sparse_opt.torch.export(
+            train_step, model, optimizer, inputs, marks=self._marks
+        )
         groups = groups_of(self._groups)
         options = score_options(groups, self._options)
         self.step = sparse_opt.compile(

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from sparse_opt import _inits, _versions
+from sparse_opt import _compiler, _inits, _marks, _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
 from sparse_opt.jax import _checks, _moments
@@ -57,6 +57,7 @@ def export(
     roles: Mapping[str, str] | None = None,
     inits: Mapping[str, str] | None = None,
     locations: bool | Literal["scopes"] = True,
+    marks: Sequence[str] = (),
 ) -> Export:
     """Returns the MLIR text of one training step.
 
@@ -83,6 +84,8 @@ def export(
       locations: keep where each operation came from: the path of its
         `jax.named_scope`s and the line of the program; or `"scopes"` alone,
         for a text that is the same wherever the program lies.
+      marks: those that `compile` is to be given, and takes by default. Wrong ones are an
+        error before anything is traced.
 
     Returns:
       A module with the public function `step`. It needs no dialect but those
@@ -108,6 +111,15 @@ def export(
     _checks.require_distinct(names)
     leaves = tree_util.tree_leaves(args)
     _checks.require_arrays(names, leaves)
+    num_carried = len(tree_util.tree_leaves(args[:carried]))
+    role_of = _roles_of(names, num_carried, roles)
+    if marks:
+        weights = (
+            _marks.Weight(name, np.shape(leaf), str(leaf.dtype))
+            for name, leaf in zip(names, leaves)
+            if role_of[name] == "param" and hasattr(leaf, "dtype")
+        )
+        _compiler.require_marks(weights, marks)
     traced = _checks.traced(step, args)
     _checks.require_results(traced.out_info, carried, args)
     _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
@@ -119,8 +131,6 @@ def export(
 
     # Link by path: the leaves of a carried argument and those of its next
     # value are the same, in the same order.
-    num_carried = len(tree_util.tree_leaves(args[:carried]))
-    role_of = _roles_of(names, num_carried, roles)
     parameters = [i for i in range(num_carried) if role_of[names[i]] == "param"]
     for i in _moments.found(traced.jaxpr, num_carried, parameters):
         role_of[names[i]] = "state"
@@ -151,7 +161,7 @@ def export(
         locations,
     )
     program = JaxProgram(args, carried, roots, traced.out_info, step, role_of)
-    return Export.of(text, program)
+    return Export.of(text, program, marks)
 
 
 def export_function(

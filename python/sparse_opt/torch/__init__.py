@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from sparse_opt import _inits, _versions
+from sparse_opt import _compiler, _inits, _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
 
@@ -48,6 +48,7 @@ def export(
     locations: bool = True,
     accumulate: bool = False,
     scheduled: Sequence[str] = (),
+    marks: Sequence[str] = (),
 ) -> Export:
     """Returns the MLIR text of one training step.
 
@@ -76,6 +77,8 @@ def export(
       scheduled: names of options of the optimizer that the loop changes between steps,
         as `weight_decay`: they are read before each step, as the rate is. Those that a
         scheduler moves which is there at the export (OneCycleLR, CyclicLR) need no name.
+      marks: those that `compile` is to be given, and takes by default. Wrong ones are an
+        error before anything is traced.
 
     Returns:
       A module with the public function `step`. It needs no dialect but those
@@ -98,6 +101,8 @@ def export(
 
     _arguments.require_program(train_step, model, optimizer, batch)
     _optimizer.require_no_windows(optimizer)
+    if marks:
+        _compiler.require_marks(_arguments.weights_of(model), marks)
     own = _optimizer.unwrapped(optimizer)
     if own is not optimizer:
         train_step, optimizer = _function.Given(train_step, optimizer), own
@@ -112,7 +117,7 @@ def export(
             rules[argument.name] = rule
     text = _linalg.lower(captured, rules, locations)
     program = _program.TorchProgram(model, optimizer, batch, captured, train_step)
-    return Export.of(text, program)
+    return Export.of(text, program, marks)
 
 
 def export_function(

@@ -21,6 +21,7 @@ import torch
 import torch.utils.data
 from torch.utils import _pytree as pytree
 
+from sparse_opt import _marks
 from sparse_opt._errors import ExportError
 from sparse_opt.torch import _optimizer, _private
 
@@ -69,6 +70,12 @@ def arguments_of(
             yield Argument(name, "batch", value.detach())
     yield Argument("lr", "lr", torch.tensor(_optimizer.rate_of(optimizer), dtype=_real()))
     yield Argument("seed", "seed", torch.tensor(0, dtype=torch.int32))
+
+
+def weights_of(model: torch.nn.Module) -> Iterator[_marks.Weight]:
+    """Yields what may be marked of a model."""
+    for name, p in model.named_parameters():
+        yield _marks.Weight(name, tuple(p.shape), str(p.dtype).removeprefix("torch."))
 
 
 def _real() -> torch.dtype:

@@ -70,3 +70,41 @@ refuse(compile, "match=wieght$ block=8x8")
 
 # CHECK: argument "up.weight": expected matrix 32x16 to be a multiple of block 64x64: pad it or choose another block
 refuse(compile, "match=up.weight$ block=64x64")
+
+
+# An export that is given marks checks them before it traces, and compile takes them.
+
+traces = 0
+
+
+def counted(model: nn.Module, optimizer: Any, batch: Any) -> Any:
+    global traces
+    traces += 1
+    return train_step(model, optimizer, batch)
+
+
+def export(*marks: str) -> sparse_opt.Export:
+    return sparse_opt.torch.export(counted, model, optimizer, batch, marks=marks)
+
+
+# CHECK: expected 'wieght$' to match the bsr.name of a weight, but got no match in 10 names: the nearest are
+refuse(export, "match=up.weight$", "match=wieght$ block=8x8")
+# CHECK: argument "up.weight": expected matrix 32x16 to be a multiple of block 64x64: pad it or choose another block
+refuse(export, "match=up.weight$ block=64x64")
+# CHECK: expected 'norm|down' to match matrices that blocks of 8x8 divide, but got 'norm.weight' [32], 'norm.bias' [32]
+refuse(export, "match=norm|down block=8x8")
+# CHECK: expected --mark to be options of bsr-mark, but got 'macth=up' (<Pass-Options-Parser>: no such option macth
+refuse(export, "macth=up")
+# CHECK: expected a list of marks, but got 'match=up': put it into brackets
+refuse(sparse_opt.torch.export, counted, model, optimizer, batch, marks="match=up")
+# CHECK: traces 0
+print("traces", traces)
+
+# Masks and attention are found by what a step does.
+# CHECK: 'weight$' marks 2 of 5 weights
+# CHECK: ['up.weight', 'even.weight'] [] True
+taken = export("match=weight$ block=8x8 density=0.5")
+step = sparse_opt.compile(taken, options=["-O", "0"], pattern="random")
+plain = sparse_opt.compile(taken, [], options=["-O", "0"])
+export("match=up.weight$ block=8x8 mask=none", "attention=. window=3 global=1 block=64x64")
+print(list(step.patterns), list(plain.patterns), traces > 0)

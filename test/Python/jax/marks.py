@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Marks that an export is given are checked before it traces.
+
+# RUN: %python %s | FileCheck %s --implicit-check-not=accepted
+
+import jax
+import jax.numpy as jnp
+
+import sparse_opt
+import sparse_opt.jax
+from refusals import refuse
+
+traces = 0
+
+
+def step(state, x):
+    global traces
+    traces += 1
+    loss = lambda p: jnp.mean((x @ p["up"] + p["bias"]) ** 2) + jnp.sum(p["layers"] ** 2)
+    value, gradient = jax.value_and_grad(loss)(state["params"])
+    return {"params": jax.tree.map(lambda w, g: w - 0.1 * g, state["params"], gradient)}, value
+
+
+state = {"params": {"up": jnp.ones((16, 32)), "bias": jnp.ones(32), "layers": jnp.ones((3, 16, 16))}}
+x = jnp.ones((4, 16))
+
+
+def export(*marks, **options):
+    return sparse_opt.jax.export(step, state, x, marks=marks, **options)
+
+
+# CHECK: expected 'params.upp' to match the bsr.name of a weight, but got no match in 3 names: the nearest are 'state.params.up'
+refuse(export, "match=params.upp")
+# CHECK: argument "state.params.up": expected matrix 16x32 to be a multiple of block 64x64: pad it or choose another block
+refuse(export, "match=params.up$ block=64x64")
+# CHECK: expected 'params.layers$' to match matrices that blocks of 16x16 divide, but got 'state.params.layers' [3, 16, 16]
+refuse(export, "match=params.layers$")
+# CHECK: argument "state.params.layers": expected matrix 16x16 to be a multiple of block 32x32: pad it or choose another block
+refuse(export, "match=params.layers$ dims=stack,row,col block=32x32")
+# CHECK: expected weights to mark, but got a step without any: call a part of the state `params`
+refuse(export, "match=up", roles={"": "state"})
+# CHECK: traces 0
+print("traces", traces)
+# CHECK: ['state.params.layers.0', 'state.params.layers.1', 'state.params.layers.2', 'state.params.up']
+exported = export("match=params.up$ block=8x8 density=1", "match=params.layers$ dims=stack,row,col density=1")
+print(list(sparse_opt.compile(exported, pattern="largest", check=0).patterns))
