@@ -410,8 +410,8 @@ def _sentence(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:
 
 _MISTAKE = "that is a mistake of sparse-opt: report the program"
 _OUTSIDE = (
-    "the program keeps state outside of its model and optimizer (a counter, an average, a"
-    " second optimizer, random numbers of Python), which the step has as it was at the"
+    "the program keeps state outside of its model and optimizer (a counter, an average,"
+    " random numbers of Python), which the step has as it was at the"
     " export: make it a buffer of the model or a part of the batch"
 )
 
@@ -420,8 +420,8 @@ def _cause(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:
     """Returns the kind of cause that fits."""
     if rerun.others:
         return (
-            f"another optimizer ({rerun.others[0]}) steps in the program, which the step"
-            " does not have: give its parameters to a group of the one optimizer"
+            f"another optimizer ({rerun.others[0]}) steps in the program, which did not at"
+            " the export: let it step each time, or export a step for each case"
         )
     if rerun.drawn:
         return (

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import traceback
 from types import TracebackType
+from typing import Any
 
 
 def _places() -> tuple[str, ...]:
@@ -27,6 +29,15 @@ _NOT_THE_USERS = ("<", *_places())
 def is_user_file(name: str) -> bool:
     """Returns whether a file is neither ours nor a framework's."""
     return not name.startswith(_NOT_THE_USERS)
+
+
+def user_level() -> int:
+    """Returns how far up the user's code is, for whom who calls this warns."""
+    frame: Any = sys._getframe(1)
+    level = 1
+    while frame.f_back and not is_user_file(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def line_of_error(trace: TracebackType | None) -> str:

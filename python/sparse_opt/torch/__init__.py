@@ -41,7 +41,7 @@ _LEANING = ("sparse_opt.torch._capture", "sparse_opt.torch._linalg", "sparse_opt
 def export(
     train_step: Any,
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Any,
     batch: Any,
     *,
     inits: Mapping[str, str] | None = None,
@@ -52,17 +52,20 @@ def export(
 ) -> Export:
     """Returns the MLIR text of one training step.
 
-    The step is run once, on tensors without values. The model, the optimizer
+    The step is run on tensors without values. The model, the optimizer
     and the batch are left as they are. Numbers that are no tensors (options of
     the optimizer, flags in the batch) become constants, except for learning
     rates: the first group's is the argument `lr`, the others keep their ratio to
-    it. Dropout becomes a hash of the argument `seed`.
+    it. Dropout becomes a hash of the argument `seed`. Other optimizers that the step
+    uses are carried as the first is; each of their groups has its own rate, the argument
+    `optimizer.groups.<group>.lr`, which is read before each step.
 
     Args:
       train_step: `train_step(model, optimizer, batch)`, which returns the loss,
         or a structure that begins with it.
       model: the model, in training mode.
-      optimizer: any optimizer whose state is tensors and numbers.
+      optimizer: any optimizer whose state is tensors and numbers, or several of them in
+        a list, a tuple or a dictionary, of which each parameter has one.
       batch: tensors in lists, tuples and dictionaries; their shapes are those of
         every later batch.
       inits: regular expressions searched for in the names of arguments, and the
@@ -93,19 +96,15 @@ def export(
         _arguments,
         _capture,
         _effects,
-        _function,
         _linalg,
-        _optimizer,
+        _optimizers,
         _program,
     )
 
     _arguments.require_program(train_step, model, optimizer, batch)
-    _optimizer.require_no_windows(optimizer)
+    _optimizers.require_no_windows(optimizer)
     if marks:
         _compiler.require_marks(_arguments.weights_of(model), marks)
-    own = _optimizer.unwrapped(optimizer)
-    if own is not optimizer:
-        train_step, optimizer = _function.Given(train_step, optimizer), own
     with torch.inference_mode(False), torch.enable_grad(), _effects.nothing_kept():
         captured = _capture.capture(
             train_step, model, optimizer, batch, accumulate, scheduled
@@ -116,7 +115,7 @@ def export(
         if rule:
             rules[argument.name] = rule
     text = _linalg.lower(captured, rules, locations)
-    program = _program.TorchProgram(model, optimizer, batch, captured, train_step)
+    program = _program.TorchProgram(model, batch, captured, train_step)
     return Export.of(text, program, marks)
 
 
@@ -149,9 +148,9 @@ def export_function(
     from sparse_opt.torch import _capture, _effects, _linalg, _program
 
     with torch.inference_mode(False), _effects.nothing_kept():
-        captured, optimizer = _capture.capture_function(function, model, batch, training)
+        captured = _capture.capture_function(function, model, batch, training)
     text = _linalg.lower(captured, {}, locations)
-    program = _program.TorchFunction(model, optimizer, batch, captured)
+    program = _program.TorchFunction(model, batch, captured)
     return Export.of(text, program)
 
 

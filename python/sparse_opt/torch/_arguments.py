@@ -23,7 +23,7 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt import _marks
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _optimizer, _private
+from sparse_opt.torch import _optimizer, _optimizers, _private
 
 # The roles of what a step may write.
 CARRIED = ("param", "state", "buffer", "constant")
@@ -43,7 +43,7 @@ class Argument:
 
 def arguments_of(
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizers: _optimizers.Optimizers,
     batch: Any,
     counters: Sequence[_optimizer.Counter],
     scheduled: Sequence[_optimizer.Scheduled] = (),
@@ -52,12 +52,12 @@ def arguments_of(
     aliases = _aliases(model)
     for name, p in model.named_parameters():
         yield Argument(name, "param", p.detach(), aliases.get(name, ()))
-    for name, tensors in _optimizer.initial_state(model, optimizer).items():
+    for name, tensors in _optimizer.initial_state(model, optimizers).items():
         for key, value in tensors.items():
             yield Argument(f"optimizer.{name}.{key}", "state", value)
-    for name, value in _optimizer.counters_of(optimizer, counters).items():
+    for name, value in _optimizer.counters_of(optimizers, counters).items():
         yield Argument(name, "state", value)
-    for name, number in _optimizer.schedule_of(optimizer, scheduled).items():
+    for name, number in _optimizer.schedule_of(optimizers, scheduled).items():
         yield Argument(name, "constant", _optimizer.tensor_of(number))
     saved = _private.saved_buffers(model)
     for name, buffer in model.named_buffers():
@@ -68,7 +68,7 @@ def arguments_of(
     for name, value in batch_leaves(batch):
         if isinstance(value, torch.Tensor):
             yield Argument(name, "batch", value.detach())
-    yield Argument("lr", "lr", torch.tensor(_optimizer.rate_of(optimizer), dtype=_real()))
+    yield Argument("lr", "lr", torch.tensor(_optimizer.rate_of(optimizers), dtype=_real()))
     yield Argument("seed", "seed", torch.tensor(0, dtype=torch.int32))
 
 
@@ -182,13 +182,13 @@ def require_program(
     train_step: Any, model: Any, optimizer: Any, batch: Any
 ) -> None:
     """Raises `ExportError` if an argument of `export` is of the wrong kind."""
+    rules = _optimizers.listed(optimizer) or [optimizer]
     for value, is_right, expected in (
         (train_step, callable(train_step), "a function as train_step"),
         (model, isinstance(model, torch.nn.Module), "a module as the model"),
-        (
-            optimizer,
-            isinstance(optimizer, torch.optim.Optimizer),
-            "an optimizer of torch.optim",
+        *(
+            (rule, isinstance(rule, torch.optim.Optimizer), "an optimizer of torch.optim")
+            for rule in rules
         ),
     ):
         if not is_right:
@@ -284,7 +284,7 @@ def require_distinct(arguments: Sequence[Argument]) -> None:
 
 def structure_of(
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizers: _optimizers.Optimizers,
     moving: Sequence[_optimizer.Counter | _optimizer.Scheduled],
 ) -> Any:
     """Returns what must not change after an export, comparable by `==`."""
@@ -292,5 +292,5 @@ def structure_of(
     return (
         [(n, tuple(t.shape), t.dtype, t.requires_grad) for n, t in tensors],
         [m.training for m in model.modules()],
-        copy.deepcopy(_optimizer.options_of(optimizer, moving)),
+        copy.deepcopy(_optimizer.options_of(optimizers, moving)),
     )

@@ -297,7 +297,7 @@ class _Explorer:
             )
         calls = _Calls() if self.as_one else None
         way = _Way(self.numbers, prefix, self.uncaught, calls)
-        attributes = _effects.Attributes(self.model, self.optimizer)
+        attributes = _effects.Attributes(self.model, [self.optimizer])
         outcome: Outcome | None = None
         with _effects.undone(self.optimizer):
             try:
@@ -314,7 +314,7 @@ class _Explorer:
                     self.uncaught.add(site)
             finally:
                 changes = attributes.changes(
-                    _effects.Attributes(self.model, self.optimizer)
+                    _effects.Attributes(self.model, [self.optimizer])
                 )
                 self._put_back()
             _effects.require_none(c for c in changes if not c.owner.startswith("group "))

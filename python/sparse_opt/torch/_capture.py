@@ -30,10 +30,12 @@ from sparse_opt.torch import (
     _branches,
     _effects,
     _function,
+    _gradients,
     _graph,
     _indices,
     _nodes,
     _optimizer,
+    _optimizers,
     _private,
     _random,
 )
@@ -52,15 +54,16 @@ class Capture:
     output_types: list[torch.dtype]
     bounds: dict[str, _indices.Bound]  # of the integers of a batch tensor
     computed: _indices.Computed | None  # other indices
-    counters: list[_optimizer.Counter]  # numbers in groups that are arguments
+    counters: Sequence[_optimizer.Counter]  # numbers in groups that are arguments
     draws: int  # random operations
     scheduled: list[_optimizer.Scheduled]  # options that are arguments
+    optimizers: _optimizers.Optimizers
 
 
 def capture(
     train_step: _function.TrainStep,
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: Any,
     batch: Any,
     accumulate: bool = False,
     scheduled: Sequence[str] = (),
@@ -70,37 +73,35 @@ def capture(
     With `accumulate` it becomes the step of a micro-batch. The options that are
     `scheduled` become arguments.
     """
-    known = _Known([], False, _optimizer.scheduled_of(optimizer, scheduled))
-    if not _optimizer.is_own(optimizer):
-        # A trace of the whole step takes longer than what the optimizer does.
-        known = _settled(functools.partial(_try, model, optimizer, batch), known)[1]
-    trace = functools.partial(_capture, train_step, model, optimizer, batch, accumulate)
+    known = _Known(_optimizers.Optimizers(optimizer), scheduled)
+    if not all(map(_optimizer.is_own, known.optimizers.parts)):
+        # A trace of the whole step takes longer than what the optimizers do.
+        known = _settled(functools.partial(_try, model, batch), known)[1]
+    trace = functools.partial(_capture, train_step, model, batch, accumulate)
     return _settled(trace, known)[0]
 
 
 def capture_function(
     function: Any, model: torch.nn.Module, batch: Any, training: bool
-) -> tuple[Capture, torch.optim.Optimizer]:
+) -> Capture:
     """Traces `function(model, batch)` without gradients; changes neither.
 
-    Returns it with an optimizer that does nothing, in the place of one.
+    An optimizer that does nothing is in the place of one.
     """
     require = _arguments.require_function
     require(function, model, batch)
     optimizer = torch.optim.SGD(list(model.parameters()), lr=0.0)
     modes = {module: module.training for module in model.modules()}
 
-    def run(model: torch.nn.Module, _: torch.optim.Optimizer, batch: Any) -> Any:
+    def run(model: torch.nn.Module, _: Any, batch: Any) -> Any:
         with torch.no_grad():
             return function(model, batch)
 
     _private.keep_lines_of(function)
     model.train(training)
     try:
-        trace = functools.partial(
-            _capture, run, model, optimizer, batch, False, is_step=False
-        )
-        return _settled(trace, _Known([], False, []))[0], optimizer
+        trace = functools.partial(_capture, run, model, batch, False, is_step=False)
+        return _settled(trace, _Known(_optimizers.Optimizers(optimizer)))[0]
     finally:
         for module, mode in modes.items():
             module.training = mode
@@ -108,11 +109,17 @@ def capture_function(
 
 @dataclass
 class _Known:
-    """What only a run of a step tells."""
+    """What is known of a step, some of it by runs of it alone."""
 
-    counters: list[_optimizer.Counter]  # numbers that are no constants
-    branches: bool
-    scheduled: list[_optimizer.Scheduled]  # options that change between steps
+    optimizers: _optimizers.Optimizers
+    keys: Sequence[str] = ()  # of options that change between steps
+    counters: Sequence[_optimizer.Counter] = ()  # numbers that are no constants
+    branches: bool = False
+
+    @functools.cached_property
+    def scheduled(self) -> list[_optimizer.Scheduled]:
+        """The options that change between steps."""
+        return _optimizer.scheduled_of(self.optimizers, self.keys)
 
 
 T = TypeVar("T")
@@ -127,71 +134,74 @@ def _settled(run: Callable[[_Known], T], known: _Known) -> tuple[T, _Known]:
             known = replace(known, counters=[*known.counters, *error.counters])
         except _branches.Branched:
             known = replace(known, branches=True)
+        except _effects.Another as error:
+            another = known.optimizers.with_another(error.optimizer)
+            known = replace(known, optimizers=another)
 
 
-def _try(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batch: Any,
-    known: _Known,
-) -> None:
-    """Runs what an optimizer does, without a trace; a later one says what fails."""
+def _try(model: torch.nn.Module, batch: Any, known: _Known) -> None:
+    """Runs what optimizers do, without a trace; a later one says what fails."""
 
-    def train_step(
-        model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any
-    ) -> torch.Tensor:
-        optimizer.zero_grad()
-        for group in optimizer.param_groups:
-            for p in group["params"]:
-                p.grad = torch.zeros_like(p) if p.requires_grad else None
-        optimizer.step()
+    def train_step(model: torch.nn.Module, _: Any, batch: Any) -> torch.Tensor:
+        for part in known.optimizers.parts:
+            part.zero_grad()
+            for group in part.param_groups:
+                for p in group["params"]:
+                    p.grad = torch.zeros_like(p) if p.requires_grad else None
+            part.step()
         return torch.zeros(())
 
-    counters, scheduled = known.counters, known.scheduled
-    arguments = list(
-        _arguments.arguments_of(model, optimizer, batch, counters, scheduled)
-    )
-    function = _function.StepFunction(
-        train_step, model, optimizer, batch, arguments, counters, known.branches,
-        scheduled=scheduled,
-    )  # fmt: skip
+    function = _function_of(train_step, model, batch, known)
     with (
         _suppressed(),
         _private.compiling(),
-        _effects.undone(*model.modules(), optimizer),
-        _private.without_values([a.value for a in arguments]) as tensors,
+        _effects.undone(*model.modules(), *known.optimizers.parts),
+        _private.without_values([a.value for a in function.arguments]) as tensors,
     ):
         function.run(*tensors)
 
 
-def _capture(
+def _function_of(
     train_step: _function.TrainStep,
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
     batch: Any,
-    accumulate: bool,
     known: _Known,
+    accumulate: bool = False,
     is_step: bool = True,
-) -> Capture:
-    counters, scheduled = known.counters, known.scheduled
+) -> _function.StepFunction:
+    """Returns a step as a function of its arguments."""
+    optimizers, counters, scheduled = known.optimizers, known.counters, known.scheduled
     arguments = list(
-        _arguments.arguments_of(model, optimizer, batch, counters, scheduled)
+        _arguments.arguments_of(model, optimizers, batch, counters, scheduled)
     )
     if accumulate:
         arguments += _arguments.sums_of(model)
     _arguments.require_tensors(arguments)
     _arguments.require_distinct(arguments)
-    function = _function.StepFunction(
-        train_step, model, optimizer, batch, arguments, counters, known.branches, is_step,
+    return _function.StepFunction(
+        train_step, model, optimizers, batch, arguments, counters, known.branches, is_step,
         scheduled,
     )  # fmt: skip
+
+
+def _capture(
+    train_step: _function.TrainStep,
+    model: torch.nn.Module,
+    batch: Any,
+    accumulate: bool,
+    known: _Known,
+    is_step: bool = True,
+) -> Capture:
+    function = _function_of(train_step, model, batch, known, accumulate, is_step)
+    arguments = function.arguments
     _private.keep_lines_of(train_step)
     with (
         _uncollected(),
         sdpa_kernel(SDPBackend.MATH),
         _private.compiling(),
         _private.visible_buffer_writes(),
-        _effects.undone(*model.modules(), *_function.optimizers_of(train_step, optimizer)),
+        _effects.undone(*model.modules(), *known.optimizers.objects),
+        _gradients.kept(model),
     ):
         sites = _random.Sites()
         with torch.random.fork_rng(devices=()), sites:
@@ -229,9 +239,10 @@ def _capture(
         function.output_types,
         bounds,
         computed,
-        counters,
+        known.counters,
         len(sites.numbers) // runs,
-        scheduled,
+        known.scheduled,
+        known.optimizers,
     )
 
 
@@ -240,7 +251,7 @@ def _suppressed() -> Iterator[None]:
     """Ends quietly in an error that says nothing of numbers."""
     try:
         yield
-    except _function.Counted:
+    except (_function.Counted, _effects.Another):
         raise
     except Exception:
         pass

@@ -33,6 +33,7 @@ from sparse_opt.torch import (
     _effects,
     _function,
     _optimizer,
+    _optimizers,
     _private,
     _shadows,
 )
@@ -51,18 +52,17 @@ class Eager:
         self,
         train_step: _function.TrainStep,
         model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizers: _optimizers.Optimizers,
         counters: Sequence[_optimizer.Counter],
         names: Mapping[str, None],
         draws: int,
     ) -> None:
         self._train_step = train_step
-        self._model, self._optimizer = model, optimizer
-        self._inner = _unwrapped(optimizer)
+        self._model, self._optimizers = model, optimizers
         self.attributes: Mapping[str, tuple[torch.nn.Module, str]] = {}
         self.noise: dict[str, float] = {}  # gradients below it are unsure
         self._counters, self._names, self._draws = counters, names, draws
-        self._places = _optimizer.parameter_names(model, optimizer)
+        self._places = _optimizers.parameter_names(model, optimizers)
         self._parameters = {n: p for n, p in model.named_parameters()}
 
     def run(self, call: Call, batch: Any) -> Rerun:
@@ -88,13 +88,15 @@ class Eager:
             torch.random.fork_rng(devices=()),
             sdpa_kernel(SDPBackend.MATH),
             _private.uncompiled(),
-            _effects.undone(*self._model.modules(), *self._objects(), generators=False),
+            _effects.undone(
+                *self._model.modules(), *self._optimizers.objects, generators=False
+            ),
             _borrowed(tensors.values(), self._parameters.values()),
         ):
             before = self._take(call, tensors)
             shadows = _shadows.Shadows(call.seed, call.is_exact)
             work = _Work(self, call, masks, shadows)
-            with work.hooks(), _noted(self._inner) as others:
+            with work.hooks(), _noted(self._optimizers.objects) as others:
                 returned = self._call(shadows, batch)
             rerun.expected = list(work.expected(tensors, before, returned))
         rerun.others = others
@@ -102,13 +104,10 @@ class Eager:
         rerun.draws_alike = shadows.draws == self._draws
         return rerun
 
-    def _objects(self) -> set[Any]:
-        return {self._inner, *_function.optimizers_of(self._train_step, self._optimizer)}
-
     def _call(self, shadows: _shadows.Shadows, batch: Any) -> Any:
         try:
             with shadows:
-                return self._train_step(self._model, self._optimizer, batch)
+                return self._train_step(self._model, self._optimizers.given, batch)
         except _shadows.Unknown as error:
             raise Unchecked(f"it draws random numbers by {error}") from error
         except Exception as error:
@@ -139,40 +138,49 @@ class Eager:
             if name in call.names:
                 values[name] = from_numpy(call.read(name), tensor.dtype)
                 tensor.data.copy_(values[name].reshape(tensor.shape))
-        initial = _optimizer.initial_state(self._model, self._optimizer)
-        state: defaultdict[Any, Any] = defaultdict(dict)
-        is_new = not any(self._optimizer.state.values())
-        for p, name in self._optimized():
-            for key, first in initial.get(name, {}).items():
-                full = f"optimizer.{name}.{key}"
-                value = first
-                if full in call.names:
-                    value = values[full] = from_numpy(call.read(full), first.dtype)
-                    is_new = is_new and torch.equal(value, first.cpu())
-                held: Any = value.to(first.device, copy=True)
-                if _optimizer.is_number(first):
-                    held = _optimizer.as_number(value)
-                state[p][key] = held
-        # What an optimizer makes in its first step is its own.
-        self._optimizer.state = defaultdict(dict) if is_new else state
+        self._take_state(call, values)
+        groups = self._optimizers.param_groups
         for i, key in self._counters:
             name = _optimizer.name_of((i, key))
             if name in call.names:
                 values[name] = torch.from_numpy(call.read(name))
-                self._optimizer.param_groups[i][key] = _optimizer.as_number(values[name])
-        ratios = _optimizer.exported_ratios(self._optimizer)
-        for group, ratio in zip(self._optimizer.param_groups, ratios):
+                groups[i][key] = _optimizer.as_number(values[name])
+        for group in groups:
             if group.get("fused"):
                 group["fused"] = False
+        ratios = _optimizer.exported_ratios(self._optimizers.first)
+        for group, ratio in zip(groups, ratios):
             if call.rate is not None and group["lr"] is not None:
                 rate = call.rate * ratio
                 is_tensor = isinstance(group["lr"], torch.Tensor)
                 group["lr"] = torch.full_like(group["lr"], rate) if is_tensor else rate
         return values
 
-    def _optimized(self) -> Iterator[tuple[torch.Tensor, str]]:
-        for group in self._optimizer.param_groups:
-            for p in group["params"]:
+    def _take_state(self, call: Call, values: dict[str, torch.Tensor]) -> None:
+        initial = _optimizer.initial_state(self._model, self._optimizers)
+        for part in self._optimizers.parts:
+            state: defaultdict[Any, Any] = defaultdict(dict)
+            is_new = not any(part.state.values())
+            for p, name in self._optimized(part):
+                for key, first in initial.get(name, {}).items():
+                    full = f"optimizer.{name}.{key}"
+                    value = first
+                    if full in call.names:
+                        value = values[full] = from_numpy(call.read(full), first.dtype)
+                        is_new = is_new and torch.equal(value, first.cpu())
+                    held: Any = value.to(first.device, copy=True)
+                    if _optimizer.is_number(first):
+                        held = _optimizer.as_number(value)
+                    state[p][key] = held
+            # What an optimizer makes in its first step is its own.
+            part.state = defaultdict(dict) if is_new else state
+
+    def _optimized(
+        self, part: torch.optim.Optimizer | None = None
+    ) -> Iterator[tuple[torch.Tensor, str]]:
+        """Yields the parameters of an optimizer, or of all, and their names."""
+        for owner, p in self._optimizers.owned():
+            if part is None or owner is part:
                 yield p, self._places[id(p)]
 
 
@@ -210,8 +218,11 @@ class _Work:
                 add = functools.partial(self._add, name)
                 register: Any = p.register_post_accumulate_grad_hook
                 handles.append(register(add))
-        handles.append(eager._inner.register_step_pre_hook(self._look))
-        handles.append(eager._inner.register_step_post_hook(self._mask))
+        for part in eager._optimizers.parts:
+            inner = _optimizers.innermost(part)
+            before, behind = (functools.partial(f, part) for f in (self._look, self._mask))
+            handles.append(inner.register_step_pre_hook(before))
+            handles.append(inner.register_step_post_hook(behind))
         try:
             with _private.masked_calls(eager._model, masked):
                 yield
@@ -219,25 +230,26 @@ class _Work:
             for handle in handles:
                 handle.remove()
 
-    def _look(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _look(self, part: torch.optim.Optimizer, *_: Any) -> None:
         """Notes which gradients are nothing but rounding."""
         with torch.no_grad(), _private.undispatched():
-            found = [(n, p.grad) for p, n in self._eager._optimized() if p.grad is not None]
+            optimized = self._eager._optimized(part)
+            found = [(n, p.grad) for p, n in optimized if p.grad is not None]
             largest = max((float(g.abs().max()) for _, g in found), default=0.0)
             for name, gradient in found:
                 exact = self._shadows.of(gradient) if self._call.is_exact else None
                 epsilon, noise = self._shadows.epsilon, self._eager.noise
                 self._unsure[name] = unsure(name, gradient, exact, largest, epsilon, noise)
 
-    def _mask(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _mask(self, part: torch.optim.Optimizer, *_: Any) -> None:
         """Drops what is stored nowhere."""
         with torch.no_grad():
-            for p, name in self._eager._optimized():
+            for p, name in self._eager._optimized(part):
                 if name not in self._masks:
                     continue
                 mask = self._masks[name].to(p.device)
                 p.mul_(mask)
-                for key, value in self._eager._optimizer.state.get(p, {}).items():
+                for key, value in part.state.get(p, {}).items():
                     stored = self._call.stored(f"optimizer.{name}.{key}")
                     if stored is not None and isinstance(value, torch.Tensor):
                         value.mul_(torch.from_numpy(stored).reshape(value.shape).to(p.device))
@@ -273,8 +285,9 @@ class _Work:
             full = _arguments.SUM + name
             old = from_numpy(self._call.read(full), total.dtype)
             yield self._expect(full, "state", total if waits else torch.zeros_like(total), old)
-        for p, name in self._eager._optimized():
-            for key, value in self._eager._optimizer.state.get(p, {}).items():
+        for part, p in self._eager._optimizers.owned():
+            name = self._eager._places[id(p)]
+            for key, value in part.state.get(p, {}).items():
                 full = f"optimizer.{name}.{key}"
                 if full in before and value is not None:
                     new = before[full] if waits else torch.as_tensor(value)
@@ -282,7 +295,7 @@ class _Work:
         for i, key in self._eager._counters:
             full = _optimizer.name_of((i, key))
             if full in before:
-                number = self._eager._optimizer.param_groups[i][key]
+                number = self._eager._optimizers.param_groups[i][key]
                 new = before[full] if waits else torch.as_tensor(number)
                 yield self._expect(full, "state", new, before[full])
 
@@ -338,13 +351,6 @@ def _numbers(tensor: torch.Tensor) -> Array:
     return array
 
 
-def _unwrapped(optimizer: Any) -> Any:
-    """Returns the optimizer that another one, as those of accelerate, calls."""
-    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        optimizer = optimizer.optimizer
-    return optimizer
-
-
 def _states() -> dict[str, str]:
     """Returns the states of generators that no compiled step draws from."""
     return {"random": repr(random.getstate()), "numpy.random": repr(np.random.get_state())}
@@ -368,12 +374,12 @@ def _borrowed(tensors: Any, parameters: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _noted(optimizer: torch.optim.Optimizer) -> Iterator[list[str]]:
+def _noted(known: Sequence[torch.optim.Optimizer]) -> Iterator[list[str]]:
     """Yields the names of other optimizers that step."""
     others: list[str] = []
 
     def note(other: torch.optim.Optimizer, *_: Any) -> None:
-        if other is not optimizer:
+        if not any(other is optimizer for optimizer in known):
             others.append(type(other).__name__)
 
     handle = register_optimizer_step_pre_hook(note)

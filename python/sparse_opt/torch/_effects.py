@@ -18,7 +18,7 @@ import random
 import sys
 import weakref
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import CellType, FrameType, FunctionType, MethodType
@@ -205,30 +205,43 @@ def _user_line() -> str:
     return f" at {frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
 
 
+class Another(ExportError):
+    """An optimizer steps that the step is not exported with."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        super().__init__(f"expected known optimizers, but got {type(optimizer).__name__}")
+        self.optimizer = optimizer
+
+
 @contextlib.contextmanager
-def one_optimizer(own: torch.optim.Optimizer) -> Iterator[None]:
-    """Raises `ExportError` if another optimizer steps that has groups or state of its own."""
+def known_optimizers(own: Sequence[torch.optim.Optimizer]) -> Iterator[None]:
+    """Raises `Another` in front of the step of an optimizer with other groups, and
+    `ExportError` behind that of one with a state of its own."""
     before: dict[int, dict[Any, Any]] = {}
 
-    def refuse(other: torch.optim.Optimizer) -> None:
-        raise ExportError(
-            f"expected one optimizer in a step, but got another ({type(other).__name__}):"
-            f" give its parameters to a group of the {type(own).__name__}, as"
-            " add_param_group() does, with options of their own"
-        )
+    def of(other: torch.optim.Optimizer) -> torch.optim.Optimizer | None:
+        """Returns the optimizer whose groups another one steps."""
+        return next((o for o in own if o.param_groups is other.param_groups), None)
 
     def enter(other: torch.optim.Optimizer, *_: Any) -> None:
-        if other is own:
+        if any(other is o for o in own):
             return
-        if other.param_groups is not own.param_groups:
-            refuse(other)
+        if of(other) is None:
+            raise Another(other)
         before[id(other)] = dict(other.state)
 
     def leave(other: torch.optim.Optimizer, *_: Any) -> None:
-        if other is not own and other.state and other.state is not own.state:
+        around = of(other)
+        if around is None or any(other is o for o in own):
+            return
+        if other.state and other.state is not around.state:
             other.state.clear()
             other.state.update(before[id(other)])
-            refuse(other)
+            raise ExportError(
+                "expected an optimizer that leaves those it steps without a state, but got"
+                f" {type(around).__name__} around {type(other).__name__}: let both have one"
+                " state, as self.state = base.state does"
+            )
 
     handles = [
         register_optimizer_step_pre_hook(enter),
@@ -255,16 +268,20 @@ class Change:
 
 
 class Attributes:
-    """The attributes of modules and of an optimizer at one time."""
+    """The attributes of modules and of optimizers at one time."""
 
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(
+        self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+    ) -> None:
         # What an attribute is, what it holds, and both for people.
         self._values: dict[tuple[str, str], tuple[Any, Any, str]] = {}
         for path, module in model.named_modules():
             owner = f"'{path}'" if path else "the model"
             self._add(owner, module.__dict__)
-        self._add("the optimizer", optimizer.__dict__)
-        for i, group in enumerate(optimizer.param_groups):
+        for i, optimizer in enumerate(optimizers):
+            self._add(f"optimizer {i}" if i else "the optimizer", optimizer.__dict__)
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        for i, group in enumerate(groups):
             self._add(f"group {i}", {k: v for k, v in group.items() if k != "params"})
 
     def _add(self, owner: str, attributes: dict[str, Any]) -> None:
@@ -317,7 +334,7 @@ def require_none(changes: Iterable[Change]) -> None:
     """Raises `ExportError` if a step counts in attributes."""
     for change in changes:
         where = "register it as a buffer of the module"
-        if change.owner == "the optimizer":
+        if change.owner == "the optimizer" or change.owner.startswith("optimizer "):
             where = "keep it in a tensor of the optimizer's state"
         elif change.owner.startswith("group "):
             where = "run the step once before the export"

@@ -11,6 +11,7 @@ counts meanwhile becomes values as well, or is refused.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +21,18 @@ import torch
 from torch.utils import _pytree as pytree
 
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _arguments, _branches, _effects, _numbers, _optimizer, _private
+from sparse_opt.torch import (
+    _arguments,
+    _branches,
+    _effects,
+    _gradients,
+    _numbers,
+    _optimizer,
+    _optimizers,
+    _private,
+)
 
-TrainStep = Callable[[torch.nn.Module, torch.optim.Optimizer, Any], Any]
+TrainStep = Callable[[torch.nn.Module, Any, Any], Any]
 
 
 class Counted(ExportError):
@@ -33,27 +43,6 @@ class Counted(ExportError):
         self.counters = counters
 
 
-class Given:
-    """A step that is called with the user's own optimizer, which calls the one that is
-    exported."""
-
-    def __init__(self, train_step: TrainStep, optimizer: torch.optim.Optimizer) -> None:
-        self.train_step, self.optimizer = train_step, optimizer
-
-    def __call__(
-        self, model: torch.nn.Module, _: torch.optim.Optimizer, batch: Any
-    ) -> Any:
-        return self.train_step(model, self.optimizer, batch)
-
-
-def optimizers_of(
-    train_step: TrainStep, optimizer: torch.optim.Optimizer
-) -> list[torch.optim.Optimizer]:
-    """Returns an optimizer, and the user's own around it."""
-    around = [train_step.optimizer] if isinstance(train_step, Given) else []
-    return [optimizer, *around]
-
-
 class StepFunction:
     """The user's step as a function of a flat list of tensors."""
 
@@ -61,9 +50,9 @@ class StepFunction:
         self,
         train_step: TrainStep,
         model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
+        optimizers: _optimizers.Optimizers,
         batch: Any,
-        arguments: Sequence[_arguments.Argument],
+        arguments: list[_arguments.Argument],
         counters: Sequence[_optimizer.Counter],
         branches: bool,
         is_step: bool = True,
@@ -73,7 +62,7 @@ class StepFunction:
         self.is_step = is_step
         self.branches = branches
         self.model = model
-        self.optimizer = optimizer
+        self.optimizers = optimizers
         self.batch = batch
         self.arguments = arguments
         self.numbers = {a.name for a in arguments if _optimizer.is_number(a.value)}
@@ -81,14 +70,15 @@ class StepFunction:
         self.changes: list[_effects.Change] = []
         self.counts: list[_effects.Change] = []
         self.returns: Any = None
-        self.names = _optimizer.parameter_names(model, optimizer)
+        self.names = _optimizers.parameter_names(model, optimizers)
         self.has_tensor_rate = any(
-            isinstance(group["lr"], torch.Tensor) for group in optimizer.param_groups
+            isinstance(group["lr"], torch.Tensor)
+            for group in optimizers.first.param_groups
         )
         self.counters = {c: _optimizer.name_of(c) for c in counters}
         self.scheduled = scheduled
         self.made = _effects.Made()
-        self.options = set(_optimizer.schedule_of(optimizer, scheduled))
+        self.options = set(_optimizer.schedule_of(optimizers, scheduled))
         self.attributes = _arguments.attributes_of(model)
         # Those that are parameters or buffers as well.
         named = itertools.chain(model.named_parameters(), model.named_buffers())
@@ -133,18 +123,24 @@ class StepFunction:
         params = named["param"]
         constants = {n: t for n, t in named["constant"].items() if n not in self.options}
         buffers = {**named["buffer"], **constants}
-        schedule = _optimizer.traced_schedule(self.optimizer, self.scheduled, values)
+        schedule = _optimizer.traced_schedule(self.optimizers, self.scheduled, values)
         for name, p in self.model.named_parameters():
             _take_place(params[name], p)
         totals, sums = _summed(params, values) if "apply" in values else ({}, [])
         state = self._state(values)
         numbers = _numbers.Numbers()
         for name in self.numbers:
-            numbers.add(values[name], never_zero=name in self.options)
+            # A rate may be 0.
+            is_option = name in self.options and not name.endswith(".lr")
+            numbers.add(values[name], never_zero=is_option)
+        parts = self.optimizers.parts
+        gradients = _gradients.Gradients(
+            params, {*self.model.modules(), *self.optimizers.objects}
+        )
         with (
             _private.tensors_of(self.model, {**params, **buffers}),
             _optimizer.swapped(
-                self.optimizer,
+                self.optimizers,
                 self.names,
                 params,
                 state,
@@ -152,66 +148,68 @@ class StepFunction:
                 {c: values[name] for c, name in self.counters.items()},
                 schedule,
             ),
-            _watched(self.model, *optimizers_of(self.train_step, self.optimizer)) as cleared,
-            _branches.followed(self.model, self.optimizer, numbers, self.branches),
+            contextlib.ExitStack() as stack,
             _optimizer.TensorFactors(),
             _effects.Assignments(),
             self.made,
-            _effects.one_optimizer(self.optimizer),
+            gradients,
+            _effects.known_optimizers(parts),
             numbers,
         ):
-            for group in self.optimizer.param_groups:
+            for part in parts:
+                stack.enter_context(
+                    _branches.followed(self.model, part, numbers, self.branches)
+                )
+            for group in self.optimizers.first.param_groups:
                 if group["lr"] is not None and not self.has_tensor_rate:
                     numbers.add(group["lr"])
             for name, (module, key) in self.attributes.items():
                 module.__dict__[key] = values[name]
             for module, key, name in self.same:
                 module.__dict__[key] = values[name]
-            groups = [dict(group) for group in self.optimizer.param_groups]
+            own_groups = self.optimizers.param_groups
+            groups = [dict(group) for group in own_groups]
             rates = [(group["lr"], getattr(group["lr"], "_version", 0)) for group in groups]
             draws = _effects.random_states()
-            before = _effects.Attributes(self.model, self.optimizer)
-            returned = self.train_step(self.model, self.optimizer, self._batch(values))
+            before = _effects.Attributes(self.model, parts)
+            own = self.optimizers.given
+            returned = self.train_step(self.model, own, self._batch(values))
             for handle in sums:
                 handle.remove()  # What it holds would outlive the trace.
             _effects.require_no_draws(draws)
-            for group, (rate, version) in zip(self.optimizer.param_groups, rates):
+            for group, (rate, version) in zip(own_groups, rates):
                 if group["lr"] is not rate or getattr(rate, "_version", 0) != version:
                     raise ExportError(
                         "expected a step that leaves the learning rate alone, but got"
                         " one that changes it: call scheduler.step() behind the step"
                     )
             for (i, key), held in schedule.items():
-                if self.optimizer.param_groups[i][key] is not held:
+                if own_groups[i][key] is not held:
                     raise ExportError(
                         f"expected a step that leaves '{key}' of group {i} alone, which a"
                         " schedule changes, but got one that changes it, too: leave it to"
                         " one of them"
                     )
-            if counters := _optimizer.counted(self.optimizer, groups):
+            if counters := _optimizer.counted(self.optimizers, groups):
                 raise Counted(counters)
             for (i, key), name in self.counters.items():
-                group = self.optimizer.param_groups[i]
+                group = own_groups[i]
                 number = torch.as_tensor(group[key]).to(torch.float64)
                 group[key], values[name] = values[name], number
             self._read_attributes(values)
-            after_all = _effects.Attributes(self.model, self.optimizer)
+            after_all = _effects.Attributes(self.model, parts)
             self.changes = list(before.changes(after_all))
             self.counts = list(before.counts(after_all))
+            owners = self.optimizers.owners()
             after = {
-                name: dict(self.optimizer.state[params[name]])
+                name: dict(owners[id(params[name])].state[params[name]])
                 for name in state
             }
             # A buffer may be written, or another tensor put in its place.
             for name, buffer in self.model.named_buffers(remove_duplicate=False):
                 if name in buffers:
                     values[name] = buffer
-            left = [n for n, p in params.items() if p.grad is not None]
-        if left and not cleared:
-            raise ExportError(
-                "expected a step that clears the gradients, but got those of"
-                f" '{left[0]}' left over: call optimizer.zero_grad() in it"
-            )
+            gradients.require_none_left()
         outputs = self._outputs(returned)
         self.output_types = [output.dtype for output in outputs]
         next_values = dict(values)
@@ -275,7 +273,8 @@ class StepFunction:
 
     def _state(self, values: Mapping[str, torch.Tensor]) -> _optimizer.State:
         state: _optimizer.State = {}
-        for name in self.names.values():
+        owners = self.optimizers.owners()
+        for p, name in self.names.items():
             prefix = f"optimizer.{name}."
             tensors = {
                 key: value
@@ -285,7 +284,7 @@ class StepFunction:
             }
             if tensors:
                 state[name] = {
-                    key: _optimizer.as_read(self.optimizer, value)
+                    key: _optimizer.as_read(owners[p], value)
                     for key, value in tensors.items()
                 }
         return state
@@ -352,26 +351,3 @@ def _take_place(traced: Any, p: torch.Tensor) -> None:
         traced.register_hook(hook)
     for hook in (p._post_accumulate_grad_hooks or {}).values():
         traced.register_post_accumulate_grad_hook(hook)
-
-
-class _watched:
-    """Tells whether gradients were cleared while a step ran."""
-
-    def __init__(self, *objects: Any) -> None:
-        self.objects = objects
-        self.calls: list[str] = []
-
-    def __enter__(self) -> list[str]:
-        for thing in self.objects:
-            clear = thing.zero_grad
-
-            def noted(*args: Any, _clear: Any = clear, **options: Any) -> None:
-                self.calls.append("zero_grad")
-                _clear(*args, **options)
-
-            thing.__dict__["zero_grad"] = noted
-        return self.calls
-
-    def __exit__(self, *error: Any) -> None:
-        for thing in self.objects:
-            del thing.__dict__["zero_grad"]

@@ -2,7 +2,7 @@
 #
 # An optimizer's state: created without a step, and swapped for traced tensors.
 
-"""The state of a `torch.optim` optimizer, by the names of its parameters."""
+"""The state of `torch.optim` optimizers, by the names of their parameters."""
 
 from __future__ import annotations
 
@@ -20,46 +20,21 @@ from torch.overrides import TorchFunctionMode
 from sparse_opt import _source
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt.torch import _effects
+from sparse_opt.torch._optimizers import Optimizers, parameter_names
 
 # State by the name of a parameter and the key of the optimizer.
 State = dict[str, dict[str, torch.Tensor]]
-# A number that an optimizer counts in a group: the group's place and the key.
+# A number that an optimizer counts in a group: the group's place among those of all
+# optimizers, and the key.
 Counter = tuple[int, str]
 # An option that changes between steps, a number or a tuple of them: likewise.
 Scheduled = tuple[int, str]
 
 
-def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Returns the optimizer that one calls which has no state of its own, as those of
-    accelerate and Fabric."""
-    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
-        if "state" in vars(optimizer):
-            break
-        optimizer = getattr(optimizer, "optimizer")
-    return optimizer
-
-
-def require_no_windows(optimizer: torch.optim.Optimizer) -> None:
-    """Raises `ExportError` if an optimizer of accelerate steps in some calls alone."""
-    windows = getattr(optimizer, "gradient_state", None)
-    if (count := getattr(windows, "num_steps", 1)) != 1:
-        raise ExportError(
-            "expected an Accelerator with gradient_accumulation_steps=1, but got"
-            f" {count}, of which one step is exported: leave out accelerator.accumulate()"
-            " and export with accumulate=True, for step(batch, apply=...)"
-        )
-
-
-def note_step(optimizer: torch.optim.Optimizer) -> None:
-    """Has the optimizer's schedulers know that it steps, as PyTorch notes it; they warn
-    of a step of theirs in front of its first one."""
-    if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
-        setattr(optimizer, "_opt_called", True)
-
-
-def rate_of(optimizer: torch.optim.Optimizer) -> float:
-    """Returns the learning rate of the first group; the others are ratios of it."""
-    return _rate(optimizer.param_groups[0])
+def rate_of(optimizers: Optimizers) -> float:
+    """Returns the learning rate of the first group; those of the other groups of its
+    optimizer are ratios of it."""
+    return _rate(optimizers.first.param_groups[0])
 
 
 def _rate(group: Mapping[str, Any]) -> float:
@@ -97,7 +72,7 @@ def exported_ratios(optimizer: torch.optim.Optimizer) -> list[float]:
 
 
 def options_of(
-    optimizer: torch.optim.Optimizer, moving: Collection[Counter | Scheduled]
+    optimizers: Optimizers, moving: Collection[Counter | Scheduled]
 ) -> list[dict[str, Any]]:
     """Returns what a step takes from the groups as constants but for the rates."""
     return [
@@ -106,7 +81,7 @@ def options_of(
             for k, v in group.items()
             if k not in NOT_OPTIONS and (i, k) not in moving
         }
-        for i, group in enumerate(optimizer.param_groups)
+        for i, group in enumerate(optimizers.param_groups)
     ]
 
 
@@ -116,35 +91,22 @@ NOT_OPTIONS = {
 }  # fmt: skip
 
 
-def parameter_names(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[int, str]:
-    """Returns the name of each parameter by its identity.
-
-    Raises:
-      ExportError: the optimizer steps a tensor that the model does not have.
-    """
-    names = {id(p): name for name, p in model.named_parameters()}
-    for i, group in enumerate(optimizer.param_groups):
-        for p in group["params"]:
-            if id(p) not in names:
-                raise ExportError(
-                    "expected an optimizer of the model's parameters, but got a"
-                    f" tensor of shape {tuple(p.shape)} in group {i} that the model"
-                    " does not have: make the optimizer of model.parameters()"
-                )
-    return names
-
-
-def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
-    """Returns the optimizer's tensors as the next step will find them.
+def initial_state(model: torch.nn.Module, optimizers: Optimizers) -> State:
+    """Returns the optimizers' tensors as the next step will find them.
 
     Optimizers create their state in their first step. A copy of that step runs
     with gradients of zero; what it first assigns is the initial state. The
     update functions of `torch.optim` are left out of it, for they create
     momentum from a gradient. Nothing of the user's is changed.
     """
-    names = parameter_names(model, optimizer)
+    names = parameter_names(model, optimizers)
+    result: State = {}
+    for part in optimizers.parts:
+        result.update(_initial_state(part, names))
+    return result
+
+
+def _initial_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> State:
     held = {p: values for p, values in optimizer.state.items() if values}
     recorded: dict[Any, Mapping[str, Any]] = dict(held)
     trained = (p for g in optimizer.param_groups for p in g["params"] if p.requires_grad)
@@ -185,7 +147,7 @@ def _first_state(optimizer: torch.optim.Optimizer) -> dict[Any, Mapping[str, Any
     """Returns the state that an optimizer's first step would find."""
     with (
         _effects.undone(optimizer),
-        _effects.one_optimizer(optimizer),
+        _effects.known_optimizers([optimizer]),
         _without_updates(optimizer) as is_own,
         _unchanged(optimizer, writes=not is_own),
     ):
@@ -219,10 +181,10 @@ def tensor_of(number: float) -> torch.Tensor:
 
 
 def counters_of(
-    optimizer: torch.optim.Optimizer, counters: Iterable[Counter]
+    optimizers: Optimizers, counters: Iterable[Counter]
 ) -> dict[str, torch.Tensor]:
     """Returns the values of counters by the names of their arguments."""
-    groups = optimizer.param_groups
+    groups = optimizers.param_groups
     return {name_of(c): tensor_of(groups[c[0]][c[1]]) for c in counters}
 
 
@@ -231,26 +193,27 @@ def name_of(counter: Counter | Scheduled) -> str:
 
 
 def traced_schedule(
-    optimizer: torch.optim.Optimizer,
+    optimizers: Optimizers,
     scheduled: Iterable[Scheduled],
     values: Mapping[str, torch.Tensor],
 ) -> dict[Scheduled, Any]:
     """Returns what holds the arguments of options in the groups."""
     held: dict[Scheduled, Any] = {}
+    groups = optimizers.param_groups
     for i, key in scheduled:
-        value = optimizer.param_groups[i][key]
+        value = _option(groups[i], key)
         parts = [values[name] for name in _names_of((i, key), value)]
         held[i, key] = tuple(parts) if isinstance(value, tuple) else parts[0]
     return held
 
 
 def counted(
-    optimizer: torch.optim.Optimizer, before: Sequence[Mapping[str, Any]]
+    optimizers: Optimizers, before: Sequence[Mapping[str, Any]]
 ) -> list[Counter]:
     """Returns the numbers in the groups that are not what they were."""
     return [
         (i, key)
-        for i, (old, new) in enumerate(zip(before, optimizer.param_groups))
+        for i, (old, new) in enumerate(zip(before, optimizers.param_groups))
         for key, value in old.items()
         if _counts(value)
         and (
@@ -261,38 +224,46 @@ def counted(
     ]
 
 
-def scheduled_of(
-    optimizer: torch.optim.Optimizer, keys: Sequence[str]
-) -> list[Scheduled]:
-    """Returns the options that change between steps: those of these keys, and the
-    momentum that a scheduler which is there moves.
+def scheduled_of(optimizers: Optimizers, keys: Sequence[str]) -> list[Scheduled]:
+    """Returns the options that change between steps: those of these keys, the momentum
+    that a scheduler which is there moves, and the rates of all optimizers but the first.
 
     One of 0 stays a constant, as PyTorch leaves out what it does; but for the decay of
-    weights, of which 0 is a number like others.
+    weights and for rates, of which 0 is a number like others.
     """
     for key in keys:
-        groups = [g for g in optimizer.param_groups if _are_numbers(g.get(key))]
+        groups = [g for g in optimizers.param_groups if _are_numbers(g.get(key))]
         if not groups or key in ("lr", "initial_lr"):
-            known = sorted(k for k, v in optimizer.defaults.items() if _are_numbers(v))
-            known = [k for k in known if k != "lr"]
+            known = {k for o in optimizers.parts for k, v in o.defaults.items() if _are_numbers(v)}
+            names = ", ".join(dict.fromkeys(type(o).__name__ for o in optimizers.parts))
             raise ExportError(
-                f"expected options of {type(optimizer).__name__} that are numbers in"
-                f" scheduled, of {', '.join(known) or 'none'}, but got '{key}'"
+                f"expected options of {names} that are numbers in scheduled, of"
+                f" {', '.join(sorted(known - {'lr'})) or 'none'}, but got '{key}'"
             )
     found = []
-    for i, group in enumerate(optimizer.param_groups):
+    others = set(optimizers.others)
+    for i, group in enumerate(optimizers.param_groups):
         moved = list(keys)
         if "base_momentum" in group:  # of OneCycleLR or CyclicLR
             moved.append("betas" if "betas" in group else "momentum")
+        if i in others and group["lr"] is not None:
+            moved.append("lr")
         for key in dict.fromkeys(moved):
-            value = group.get(key)
+            value = _option(group, key)
             if _are_numbers(value) and (key in _ZEROS or _all(value)):
                 found.append((i, key))
     return found
 
 
-# Options whose 0 does to numbers what leaving it out does.
-_ZEROS = {"weight_decay"}
+# Options whose 0 does to numbers what leaving it out does, or what any number does.
+_ZEROS = {"weight_decay", "lr"}
+
+
+def _option(group: Mapping[str, Any], key: str) -> Any:
+    """Returns an option, and a rate that is a tensor as a number."""
+    value = group.get(key)
+    is_rate = key == "lr" and isinstance(value, torch.Tensor)
+    return float(value) if is_rate else value  # type: ignore[arg-type]
 
 
 def _are_numbers(value: Any) -> bool:
@@ -304,12 +275,13 @@ def _all(value: Any) -> bool:
 
 
 def schedule_of(
-    optimizer: torch.optim.Optimizer, scheduled: Iterable[Scheduled]
+    optimizers: Optimizers, scheduled: Iterable[Scheduled]
 ) -> dict[str, float]:
     """Returns the numbers of options that change, by the names of their arguments."""
     numbers = {}
+    groups = optimizers.param_groups
     for i, key in scheduled:
-        value = optimizer.param_groups[i][key]
+        value = _option(groups[i], key)
         if not _are_numbers(value) or not (key in _ZEROS or _all(value)):
             raise StepError(
                 f"expected '{key}' of group {i} to be a number other than 0, as it was"
@@ -434,7 +406,7 @@ def _without_updates(optimizer: torch.optim.Optimizer) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def swapped(
-    optimizer: torch.optim.Optimizer,
+    optimizers: Optimizers,
     names: Mapping[int, str],
     params: Mapping[str, torch.Tensor],
     state: Mapping[str, Mapping[str, torch.Tensor]],
@@ -442,27 +414,31 @@ def swapped(
     counters: Mapping[Counter, torch.Tensor],
     scheduled: Mapping[Scheduled, Any],
 ) -> Iterator[None]:
-    """Puts traced tensors into an optimizer's groups and state for a while."""
-    ratios = exported_ratios(optimizer)
-    before = [dict(group) for group in optimizer.param_groups]
-    state_before = optimizer.state
-    optimizer.state = defaultdict(dict)
-    for group, old, ratio in zip(optimizer.param_groups, before, ratios):
-        group["params"] = [params[names[id(p)]] for p in old["params"]]
-        for p, user_p in zip(group["params"], old["params"]):
-            tensors = state.get(names[id(user_p)])
-            if tensors:
-                optimizer.state[p] = dict(tensors)
+    """Puts traced tensors into groups and state of optimizers for a while."""
+    groups = optimizers.param_groups
+    before = [dict(group) for group in groups]
+    state_before = [part.state for part in optimizers.parts]
+    ratios = exported_ratios(optimizers.first)
+    for part in optimizers.parts:
+        part.state = defaultdict(dict)
+        for group in part.param_groups:
+            own, group["params"] = group["params"], [params[names[id(p)]] for p in group["params"]]
+            for p, user_p in zip(group["params"], own):
+                tensors = state.get(names[id(user_p)])
+                if tensors:
+                    part.state[p] = dict(tensors)
+            group.update({k: v for k, v in _traced_options(part) if k in group})
+    for group, ratio in zip(optimizers.first.param_groups, ratios):
         if group["lr"] is not None:
             group["lr"] = rate if ratio == 1.0 else rate * ratio
-        group.update({k: v for k, v in _traced_options(optimizer) if k in group})
     for (i, key), number in {**counters, **scheduled}.items():
-        optimizer.param_groups[i][key] = number
+        groups[i][key] = number
     try:
         yield
     finally:
-        optimizer.state = state_before
-        for group, old in zip(optimizer.param_groups, before):
+        for part, held in zip(optimizers.parts, state_before):
+            part.state = held
+        for group, old in zip(groups, before):
             group.clear()
             group.update(old)
 

@@ -298,7 +298,7 @@ def undispatched() -> contextlib.AbstractContextManager[Any]:
 
 def keep_lines_of(function: Callable[..., Any]) -> None:
     """Makes traced nodes remember lines of `function`, not only of modules."""
-    proxy._register_stack_trace_anchor(getattr(function, "train_step", function))
+    proxy._register_stack_trace_anchor(function)
 
 
 @contextlib.contextmanager

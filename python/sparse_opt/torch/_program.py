@@ -22,7 +22,15 @@ from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
 from sparse_opt._check import Call, Rerun
-from sparse_opt.torch import _arguments, _capture, _eager, _function, _optimizer, _stale
+from sparse_opt.torch import (
+    _arguments,
+    _capture,
+    _eager,
+    _function,
+    _optimizer,
+    _optimizers,
+    _stale,
+)
 from sparse_opt.torch._memory import HELD_AS, NUMPY_OF, from_numpy, to_numpy
 
 
@@ -32,17 +40,17 @@ class TorchProgram:
     def __init__(
         self,
         model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
         batch: Any,
         capture: _capture.Capture,
         train_step: _function.TrainStep | None = None,
     ) -> None:
+        optimizers = capture.optimizers
         self._model = model
-        self._optimizer = optimizer
+        self._optimizers = optimizers
         self._counters = capture.counters
         self._scheduled = capture.scheduled
         self._moving = [*capture.counters, *capture.scheduled]
-        self._structure = _arguments.structure_of(model, optimizer, self._moving)
+        self._structure = _arguments.structure_of(model, optimizers, self._moving)
         self._leaves = _arguments.batch_leaves(batch)
         _, self._tree = _arguments.flatten(batch)
         # By name alone: their values are the user's, or as large as the model.
@@ -51,21 +59,21 @@ class TorchProgram:
         self._output_types = capture.output_types
         self._bounds = capture.bounds
         self._computed = capture.computed
-        self._have_rates = [g["lr"] is not None for g in optimizer.param_groups]
-        self._ratios = _optimizer.exported_ratios(optimizer)
+        self._have_rates = [g["lr"] is not None for g in optimizers.param_groups]
+        self._ratios = _optimizer.exported_ratios(optimizers.first)
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
-        self._objects = _stale.Stale(model, optimizer)
+        self._objects = _stale.Stale(model, optimizers.parts)
         weakref.finalize(self, self._objects.end)
         self._eager: _eager.Eager | None = None
         if train_step is not None:
             self._eager = _eager.Eager(
-                train_step, model, optimizer, self._counters, self._names, capture.draws
+                train_step, model, optimizers, self._counters, self._names, capture.draws
             )
 
     def check(self, runs: bool = True) -> None:
         """Raises `StepError` if the program has changed; its modes matter if it `runs`."""
-        now = _arguments.structure_of(self._model, self._optimizer, self._moving)
+        now = _arguments.structure_of(self._model, self._optimizers, self._moving)
         for before, after, what in zip(self._structure, now, _WHAT):
             if before != after and (runs or what != _WHAT[1]):
                 more = ", with scheduled=[...] for what a schedule changes"
@@ -81,11 +89,11 @@ class TorchProgram:
             **dict(self._model.named_parameters()),
             **dict(self._model.named_buffers()),
             **_arguments.unsaved_tensors(self._model),
-            **_optimizer.counters_of(self._optimizer, self._counters),
+            **_optimizer.counters_of(self._optimizers, self._counters),
             **{n: torch.tensor(v, dtype=torch.float64) for n, v in self._schedule().items()},
         }
         for name, state in _optimizer.initial_state(
-            self._model, self._optimizer
+            self._model, self._optimizers
         ).items():
             for key, value in state.items():
                 tensors[f"optimizer.{name}.{key}"] = value
@@ -101,8 +109,8 @@ class TorchProgram:
     def rate(self) -> float | None:
         self._check_cheaply()
         self._objects.look()
-        _optimizer.note_step(self._optimizer)
-        groups = self._optimizer.param_groups
+        self._optimizers.note_step()
+        groups = self._optimizers.param_groups
         for i, (group, had_rate) in enumerate(zip(groups, self._have_rates)):
             if (group["lr"] is not None) != had_rate:
                 raise StepError(
@@ -110,23 +118,23 @@ class TorchProgram:
                     f" rate, as it was exported, but got {group['lr']}: export the step"
                     " again"
                 )
-        ratios = _optimizer.ratios_of(self._optimizer)
+        ratios = _optimizer.ratios_of(self._optimizers.first)
         if ratios is not None and not _same_ratios(ratios, self._ratios):
             raise StepError(
                 "expected learning rates in the ratios"
                 f" {_shown_ratios(self._ratios)} of the exported groups, but got"
                 f" {_shown_ratios(ratios)}: export the step again"
             )
-        return _optimizer.rate_of(self._optimizer)
+        return _optimizer.rate_of(self._optimizers)
 
     def _schedule(self) -> dict[str, float]:
         """Returns the options of the next step that are arguments."""
-        schedule = _optimizer.schedule_of(self._optimizer, self._scheduled)
+        schedule = _optimizer.schedule_of(self._optimizers, self._scheduled)
         return {name: v for name, v in schedule.items() if name in self._names}
 
     def _state_of_flags(self) -> tuple[bool, list[bool], list[dict[str, Any]]]:
         """Returns what changes meaning and is quick to read: before each step."""
-        options = _optimizer.options_of(self._optimizer, self._moving)
+        options = _optimizer.options_of(self._optimizers, self._moving)
         return self._model.training, [p.requires_grad for p in self._parameters], options
 
     def _check_cheaply(self) -> None:
@@ -299,24 +307,24 @@ class TorchProgram:
             for name, tensor in tensors.items():
                 if name in self._names:
                     tensor.copy_(from_numpy(read(name), tensor.dtype))
-        names = _optimizer.parameter_names(self._model, self._optimizer)
-        initial = _optimizer.initial_state(self._model, self._optimizer)
-        for group in self._optimizer.param_groups:
-            for p in group["params"]:
-                name = names[id(p)]
-                for key, before in initial.get(name, {}).items():
-                    full = f"optimizer.{name}.{key}"
-                    value: Any = before
-                    if full in self._names:
-                        value = from_numpy(read(full), before.dtype)
-                    if _optimizer.is_number(before):
-                        value = _optimizer.as_number(value)
-                    self._optimizer.state[p][key] = value
+        names = _optimizers.parameter_names(self._model, self._optimizers)
+        initial = _optimizer.initial_state(self._model, self._optimizers)
+        for part, p in self._optimizers.owned():
+            name = names[id(p)]
+            for key, before in initial.get(name, {}).items():
+                full = f"optimizer.{name}.{key}"
+                value: Any = before
+                if full in self._names:
+                    value = from_numpy(read(full), before.dtype)
+                if _optimizer.is_number(before):
+                    value = _optimizer.as_number(value)
+                part.state[p][key] = value
+        groups = self._optimizers.param_groups
         for i, key in self._counters:
             name = _optimizer.name_of((i, key))
             if name in self._names:
                 number = _optimizer.as_number(torch.from_numpy(read(name)))
-                self._optimizer.param_groups[i][key] = number
+                groups[i][key] = number
         self._objects.current()
         self._objects.take()
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -45,12 +44,14 @@ _SENTENCES = {
 class Stale:
     """Knows whether a model and its optimizer have what a step has."""
 
-    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        self._model, self._optimizer = model, optimizer
+    def __init__(
+        self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+    ) -> None:
+        self._model, self._optimizers = model, optimizers
         self._modules = set(model.modules())
         self._said: set[str] = set()
         self._handles: list[Any] = []
-        self._loads: Any = None
+        self._loads: list[Any] = []
         self._runs = 0
         self._seen: dict[str, tuple[torch.Tensor, Any, int]] = {}
 
@@ -58,9 +59,11 @@ class Stale:
         """Notes what the step takes, or gives back."""
         named = (*self._model.named_parameters(), *self._model.named_buffers())
         self._seen = {n: (t, _version(t), _fingerprint(t)) for n, t in named}
-        if self._loads is None:
-            register: Any = self._optimizer.register_load_state_dict_post_hook
-            self._loads = register(functools.partial(_when, weakref.ref(self), "loaded"))
+        if not self._loads:
+            loaded = functools.partial(_when, weakref.ref(self), "loaded")
+            for optimizer in self._optimizers:
+                register: Any = optimizer.register_load_state_dict_post_hook
+                self._loads.append(register(loaded))
 
     def look(self) -> None:
         """Warns if the model was written since, in front of a run."""
@@ -96,8 +99,9 @@ class Stale:
             modules: Any = self._modules
             self._handles += [m.register_state_dict_pre_hook(hook) for m in modules]
         if "optimizer" not in self._said:
-            register: Any = self._optimizer.register_state_dict_pre_hook
-            self._handles.append(register(when("optimizer")))
+            for optimizer in self._optimizers:
+                register: Any = optimizer.register_state_dict_pre_hook
+                self._handles.append(register(when("optimizer")))
         if "average" not in self._said:
             _STALE.add(self)
 
@@ -111,8 +115,8 @@ class Stale:
     def end(self) -> None:
         """Leaves nothing of the step's."""
         self.current()
-        if self._loads is not None:
-            self._loads.remove()
+        for handle in self._loads:
+            handle.remove()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -135,7 +139,7 @@ class Stale:
         if what not in self._said:
             self._said.add(what)
             text = _SENTENCES[what].format(*names * 2)
-            warnings.warn(text, stacklevel=_level())
+            warnings.warn(text, stacklevel=_source.user_level())
 
 
 # Those whose objects are old.
@@ -200,12 +204,3 @@ def _fingerprint(tensor: torch.Tensor) -> int:
 
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _level() -> int:
-    """Returns how far up the user's code is, for whom who calls this warns."""
-    frame: Any = sys._getframe(1)
-    level = 1
-    while frame.f_back and not _source.is_user_file(frame.f_code.co_filename):
-        frame, level = frame.f_back, level + 1
-    return level

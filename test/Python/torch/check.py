@@ -228,7 +228,7 @@ def counts(model, optimizer, batch):
     return loss.detach()
 
 
-# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'loss' 0.{{[0-9]+}} away, of which rounding explains {{[^ ]*}}: the program keeps state outside of its model and optimizer (a counter, an average, a second optimizer, random numbers of Python), which the step has as it was at the export: make it a buffer of the model or a part of the batch, or report the program if it has none; check=0 trains without this comparison
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'loss' 0.{{[0-9]+}} away, of which rounding explains {{[^ ]*}}: the program keeps state outside of its model and optimizer (a counter, an average, random numbers of Python), which the step has as it was at the export: make it a buffer of the model or a part of the batch, or report the program if it has none; check=0 trains without this comparison
 refuse(train, counts)
 
 
@@ -294,7 +294,7 @@ def steps_twice(model, optimizer, batch):
     return loss
 
 
-# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'second.weight' {{.*}} away, of which rounding explains {{.*}}: another optimizer (Adam) steps in the program, which the step does not have: give its parameters to a group of the one optimizer; check=0 trains
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'second.weight' {{.*}} away, of which rounding explains {{.*}}: another optimizer (Adam) steps in the program, which did not at the export: let it step each time, or export a step for each case; check=0 trains
 refuse(train, steps_twice, pair, lambda _: sgd(pair.first.parameters()))
 
 RATE = [0.1]
@@ -318,7 +318,7 @@ def changed_rate():
     step(data[1])
 
 
-# CHECK-NEXT: expected run 2 of the step to do what the program does, but got '0.weight' {{.*}} away, of which rounding explains {{.*}}: the program keeps state outside of its model and optimizer (a counter, an average, a second optimizer, random numbers of Python), which the step has as it was at the export: make it a buffer of the model or a part of the batch; check=0
+# CHECK-NEXT: expected run 2 of the step to do what the program does, but got '0.weight' {{.*}} away, of which rounding explains {{.*}}: the program keeps state outside of its model and optimizer (a counter, an average, random numbers of Python), which the step has as it was at the export: make it a buffer of the model or a part of the batch; check=0
 refuse(changed_rate)
 
 # Random numbers of others: those of Python's own modules are refused at the export, but not those of objects.

@@ -208,7 +208,7 @@ refuse_helper(lambda helper, model, batch, loss: setattr(helper, "last", model.w
 # CHECK: but got one that leaves a part of the batch in an object of its own
 refuse_helper(lambda helper, model, batch, loss: helper.values.append(batch))
 
-# Another optimizer of the step: by closure, and one in an optimizer.
+# An optimizer of another model, and one in an optimizer.
 
 
 def refuse_optimizer(make, train=mse_step):
@@ -228,7 +228,7 @@ def both(model, optimizer, batch):
     return loss
 
 
-# CHECK: expected one optimizer in a step, but got another (Adam): give its parameters to a group of the SGD, as add_param_group() does, with options of their own
+# CHECK: expected optimizers of the model's parameters, but got a tensor of shape (8, 8) in group 0 of another one (Adam) that the model does not have
 refuse_optimizer(lambda model: sgd(model.parameters()), both)
 
 
@@ -244,7 +244,7 @@ class Around(optim.Optimizer):
         self.base.step()
 
 
-# CHECK: expected one optimizer in a step, but got another (SGD): give its parameters to a group of the Around, as add_param_group() does
+# CHECK: expected an optimizer that leaves those it steps without a state, but got Around around SGD: let both have one state, as self.state = base.state does
 around = refuse_optimizer(lambda model: Around(model.parameters(), momentum=0.5))
 if around.base.state:
     print("damaged", around.base.state)
