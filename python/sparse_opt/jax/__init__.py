@@ -37,7 +37,7 @@ __all__ = ["Export", "ExportError", "export", "export_function", "leaf_names"]
 
 _TESTED = (("jax", "0.9", "0.11"), ("jaxlib", "0.9", "0.11"))
 # What leans on names that another version may not have.
-_LEANING = ("sparse_opt.jax._stablehlo",)
+_LEANING = ("sparse_opt.jax._stablehlo", "sparse_opt.jax._retraces")
 
 # The roles of leaves that no pattern of the caller names.
 _CARRIED_ROLES = {r"(^|\.)params(\.|$)": "param", "": "state"}
@@ -99,7 +99,7 @@ def export(
     roles = dict(roles or {})
     inits = dict(inits or {})
     _versions.load("jax", _TESTED, _LEANING)
-    from sparse_opt.jax import _stablehlo
+    from sparse_opt.jax import _retraces, _stablehlo
 
     for pattern in (*roles, *inits):
         _require_pattern(pattern)
@@ -124,6 +124,7 @@ def export(
     _checks.require_results(traced.out_info, carried, args)
     _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
     _checks.require_loss(traced.out_info[carried:])
+    _retraces.require_alike(step, args, traced.jaxpr)
     results = ["loss"] + [
         _checks.dotted("metrics", path)
         for path, _ in tree_util.tree_leaves_with_path(traced.out_info[carried:])[1:]
@@ -189,7 +190,7 @@ def export_function(
     """
     roles = dict(roles or {})
     _versions.load("jax", _TESTED, _LEANING)
-    from sparse_opt.jax import _stablehlo
+    from sparse_opt.jax import _retraces, _stablehlo
 
     for pattern in roles:
         _require_pattern(pattern)
@@ -199,6 +200,7 @@ def export_function(
     _checks.require_arrays(names, tree_util.tree_leaves(args))
     traced = _checks.traced(function, args)
     _checks.require_outputs(traced.out_info)
+    _retraces.require_alike(function, args, traced.jaxpr)
     num_carried = len(tree_util.tree_leaves(args[:carried]))
     role_of = _roles_of(names, num_carried, roles)
     # A moment that is called as its weight has none of the step's marks.

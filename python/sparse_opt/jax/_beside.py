@@ -129,7 +129,7 @@ class Beside:
             return ""
         return (
             "the program computes something else each time that it is traced"
-            f"{_points.line_of(found) if found else ''}, by state outside of its arguments"
+            f"{_retraces.line_of(found) if found else ''}, by state outside of its arguments"
             " (a counter, an average, random numbers of Python or NumPy), which the step"
             " has as it was at the export: make it a part of the state or of the batch"
         )

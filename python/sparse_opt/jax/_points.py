@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -30,30 +29,16 @@ from jax._src.interpreters import ad as private_ad
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from sparse_opt._source import is_user_file
+from sparse_opt.jax import _retraces
 
 ARGUMENT: Any = Primitive("sparse_opt_argument")
 GRADIENT: Any = Primitive("sparse_opt_gradient")
 
-# A function that was jitted is traced again where this has a value of its own.
-_FRESH: Any = jax.make_user_context(None)  # type: ignore[no-untyped-call]
-_PLACES = itertools.count(1)
-
-
 def trace(function: Callable[..., Any], args: Sequence[Any]) -> ClosedJaxpr:
     """Returns `function`, traced anew, with a mark at all that it differentiates at."""
-    with _marking(), _FRESH(next(_PLACES)):
+    with _marking(), _retraces.anew():
         closed: ClosedJaxpr = jax.jit(function, keep_unused=True).trace(*args).jaxpr
     return closed
-
-
-def line_of(equation: Any) -> str:
-    """Returns ` at FILE:LINE` of the user's line that an equation comes from, or ``."""
-    trace_back = getattr(equation.source_info, "traceback", None)
-    for frame in getattr(trace_back, "frames", ()):
-        if is_user_file(frame.file_name):
-            return f" at {frame.file_name}:{frame.line_num}"
-    return ""
 
 
 def why_not() -> str | None:

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from sparse_opt.jax import _points, _supports
+from sparse_opt.jax import _points, _retraces, _supports
 from sparse_opt.jax._supports import NONE, UNKNOWN, Support, Supports
 
 # What depends on the bits of its operands is computed in the program's own types.
@@ -69,7 +69,7 @@ class Reference:
             return known[atom]
 
         for equation in jaxpr.eqns:
-            line = _points.line_of(equation)
+            line = _retraces.line_of(equation)
             operands = [read(atom, line) for atom in equation.invars]
             inputs = [
                 _supports.of_literal(atom)
@@ -100,7 +100,7 @@ class Reference:
             return special[primitive.name](equation, values, inputs)
         options = tuple(equation.params.values())
         if any(s.is_marked for s in inputs) and _differentiates(options):
-            self.seen.doubts.append(_points.line_of(equation))
+            self.seen.doubts.append(_retraces.line_of(equation))
         for variable in equation.outvars:
             self.seen.epsilon = max(self.seen.epsilon, epsilon_of(variable.aval.dtype))
         return self._bind(equation, values)
@@ -109,7 +109,7 @@ class Reference:
         """Returns a gradient of a value, 0 where that value has no blocks."""
         missing = equation.params["missing"]
         if support == UNKNOWN:
-            self.seen.doubts.append(_points.line_of(equation))
+            self.seen.doubts.append(_retraces.line_of(equation))
         elif support.is_marked:
             mask = support.mask(self._masks)
             places = tuple(i for i, is_missing in enumerate(missing) if is_missing)

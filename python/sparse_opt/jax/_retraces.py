@@ -6,11 +6,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from sparse_opt._errors import ExportError
+from sparse_opt._outside import Outside
+from sparse_opt._source import is_user_file, line_of_error
+
+# A function that was jitted is traced again where this has a value of its own.
+_FRESH: Any = jax.make_user_context(None)  # type: ignore[no-untyped-call]
+_PLACES = itertools.count(1)
+
+
+def anew() -> contextlib.AbstractContextManager[Any]:
+    """Has functions traced that were traced before."""
+    return _FRESH(next(_PLACES))  # type: ignore[no-any-return]
+
+
+def line_of(equation: Any) -> str:
+    """Returns ` at FILE:LINE` of the user's line that an equation comes from, or ``."""
+    trace_back = getattr(equation.source_info, "traceback", None)
+    for frame in getattr(trace_back, "frames", ()):
+        if is_user_file(frame.file_name):
+            return f" at {frame.file_name}:{frame.line_num}"
+    return ""
+
+
+
+def require_alike(
+    function: Callable[..., Any], args: Sequence[Any], first: ClosedJaxpr
+) -> None:
+    """Raises `ExportError` if a function that was traced computes something else when it
+    is traced again. Warns of what it changes outside of its arguments."""
+    before = Outside(function)
+    try:
+        with anew():
+            second = jax.jit(function, keep_unused=True).trace(*args).jaxpr
+    except Exception as error:
+        line = line_of_error(error.__traceback__)
+        if isinstance(error, jax.errors.UnexpectedTracerError):
+            raise ExportError(
+                "expected a step that keeps its arrays in its arguments, but got one of"
+                f" the trace in another object{line}: make it a part of the state, or"
+                " compute it outside of the step"
+            ) from error
+        text = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ExportError(
+            f"expected a step that can be traced twice, but got '{text}'{line}: make what"
+            " it keeps outside a part of the state or of the batch"
+        ) from error
+    found = difference(first, second)
+    place = None if found is None else line_of(found) if found else ""
+    before.require_alike(Outside(function), place, "a part of the state or of the batch")
 
 
 def difference(first: ClosedJaxpr, second: ClosedJaxpr) -> Any:
@@ -84,8 +137,8 @@ def _same_value(first: Any, second: Any) -> bool:
         one, other = np.asarray(first), np.asarray(second)
     except Exception:
         return False  # Keys, say: numbers will tell.
-    is_real = one.dtype.kind not in "OV" and one.dtype == other.dtype
-    return is_real and one.shape == other.shape and one.tobytes() == other.tobytes()
+    is_alike = one.dtype.kind != "O" and one.dtype == other.dtype
+    return is_alike and one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _difference_of_params(first: Any, second: Any) -> Any:

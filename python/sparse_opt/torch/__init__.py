@@ -109,6 +109,8 @@ def export(
         captured = _capture.capture(
             train_step, model, optimizer, batch, accumulate, scheduled
         )
+    with torch.inference_mode(False), torch.enable_grad():
+        _capture.require_alike(captured)
     rules = {}
     for argument in captured.arguments:
         rule = _init(argument.name, argument.role, argument.value, inits or {})
@@ -149,6 +151,8 @@ def export_function(
 
     with torch.inference_mode(False), _effects.nothing_kept():
         captured = _capture.capture_function(function, model, batch, training)
+    with torch.inference_mode(False), _capture.in_mode(model, training):
+        _capture.require_alike(captured)
     text = _linalg.lower(captured, {}, locations)
     program = _program.TorchFunction(model, batch, captured)
     return Export.of(text, program)

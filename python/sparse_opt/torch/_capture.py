@@ -25,6 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sparse_opt import _source
 from sparse_opt._errors import ExportError
+from sparse_opt._outside import Outside
 from sparse_opt.torch import (
     _arguments,
     _branches,
@@ -58,6 +59,8 @@ class Capture:
     draws: int  # random operations
     scheduled: list[_optimizer.Scheduled]  # options that are arguments
     optimizers: _optimizers.Optimizers
+    function: _function.StepFunction
+    trace: _graph.Trace  # what the step did when it was traced
 
 
 def capture(
@@ -91,17 +94,25 @@ def capture_function(
     require = _arguments.require_function
     require(function, model, batch)
     optimizer = torch.optim.SGD(list(model.parameters()), lr=0.0)
-    modes = {module: module.training for module in model.modules()}
 
+    @functools.wraps(function, updated=())
     def run(model: torch.nn.Module, _: Any, batch: Any) -> Any:
         with torch.no_grad():
             return function(model, batch)
 
     _private.keep_lines_of(function)
+    trace = functools.partial(_capture, run, model, batch, False, is_step=False)
+    with in_mode(model, training):
+        return _settled(trace, _Known(_optimizers.Optimizers(optimizer)))[0]
+
+
+@contextlib.contextmanager
+def in_mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
+    """Has a model in the mode of training, or of evaluation, for a while."""
+    modes = {module: module.training for module in model.modules()}
     model.train(training)
     try:
-        trace = functools.partial(_capture, run, model, batch, False, is_step=False)
-        return _settled(trace, _Known(_optimizers.Optimizers(optimizer)))[0]
+        yield
     finally:
         for module, mode in modes.items():
             module.training = mode
@@ -193,20 +204,14 @@ def _capture(
     is_step: bool = True,
 ) -> Capture:
     function = _function_of(train_step, model, batch, known, accumulate, is_step)
-    arguments = function.arguments
+    arguments = list(function.arguments)  # Those that the step uses, in the end.
     _private.keep_lines_of(train_step)
-    with (
-        _uncollected(),
-        sdpa_kernel(SDPBackend.MATH),
-        _private.compiling(),
-        _private.visible_buffer_writes(),
-        _effects.undone(*model.modules(), *known.optimizers.objects),
-        _gradients.kept(model),
-    ):
+    with _uncollected(), _ready(function):
         sites = _random.Sites()
-        with torch.random.fork_rng(devices=()), sites:
+        with sites:
             graph = _traced(function.run, arguments)
         _graph.erase_profiling(graph)
+        trace = _graph.trace_of(graph)
         bounds, computed = _graph.index_bounds(graph, arguments)
         runs = 2 if function.changes else 1
         graph = _decomposed(graph, arguments, sites.numbers, runs)
@@ -243,7 +248,45 @@ def _capture(
         len(sites.numbers) // runs,
         known.scheduled,
         known.optimizers,
+        function,
+        trace,
     )
+
+
+@contextlib.contextmanager
+def _ready(function: _function.StepFunction) -> Iterator[None]:
+    """Has a step run as it is traced, and leaves all that it changes as it was."""
+    model, optimizers = function.model, function.optimizers
+    with (
+        sdpa_kernel(SDPBackend.MATH),
+        _private.compiling(),
+        _private.visible_buffer_writes(),
+        _effects.undone(*model.modules(), *optimizers.objects),
+        _gradients.kept(model),
+        torch.random.fork_rng(devices=()),
+    ):
+        yield
+
+
+def require_alike(captured: Capture) -> None:
+    """Raises `ExportError` if a step does something else when it is traced again, by what
+    it keeps outside of its model and optimizers. Warns of what it changes there."""
+    known = torch.nn.Module, torch.optim.Optimizer
+    before = Outside(captured.function.train_step, known)
+    with _effects.nothing_kept():
+        function = captured.function.again()
+        try:
+            with _uncollected(), _ready(function), _random.Sites():
+                graph = _traced(function.run, function.arguments, has_lines=False)
+        except ExportError as error:
+            raise ExportError(
+                "expected a step that does the same each time, but got an error when it is"
+                f" traced again: {error}"
+            ) from error
+    _graph.erase_profiling(graph)
+    line = _graph.line_of_difference(captured.trace, _graph.trace_of(graph))
+    after = Outside(function.train_step, known)
+    before.require_alike(after, line, "a buffer of the model or a part of the batch")
 
 
 @contextlib.contextmanager
@@ -273,14 +316,16 @@ def _traced(
     function: Callable[..., Any],
     arguments: Sequence[_arguments.Argument],
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    has_lines: bool = True,
 ) -> torch.fx.GraphModule:
-    """Traces `function` of the arguments; errors name the user's line."""
+    """Traces `function` of the arguments; errors name the user's line, and so do nodes
+    if the trace `has_lines` and does not come from another."""
     trace = _private.make_fx(
         function,
         decomposition_table=decompositions,
         tracing_mode="real",
         # The nodes of a second trace have the lines of those that they come from.
-        record_stack_traces=decompositions is None,
+        record_stack_traces=has_lines and decompositions is None,
     )
     with (
         torch.fx.traceback.preserve_node_meta(),

@@ -36,6 +36,7 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt import _source
 from sparse_opt._errors import ExportError
+from sparse_opt._outside import content
 from sparse_opt.torch import _random
 
 # What a module keeps its tensors and children in, and what says how a step runs.
@@ -287,7 +288,7 @@ class Attributes:
     def _add(self, owner: str, attributes: dict[str, Any]) -> None:
         for name, value in attributes.items():
             if name not in _NOT_COUNTED:
-                self._values[owner, name] = value, _content(value), _shown(value)
+                self._values[owner, name] = value, content(value), _shown(value)
 
     def changes(self, after: Attributes) -> Iterable[Change]:
         """Yields what another time has otherwise."""
@@ -305,29 +306,6 @@ class Attributes:
     def counts(self, after: Attributes) -> Iterable[Change]:
         """Yields what differs in more than the tensors' identity."""
         return (change for change in self.changes(after) if not change.is_tensor)
-
-
-def _content(value: Any, depth: int = 4) -> Any:
-    """Returns what of a value can be compared later: numbers, text, containers."""
-    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-        return type(value).__name__, repr(value)
-    if isinstance(value, torch.Tensor):
-        return "tensor"
-    if isinstance(value, np.ndarray):
-        return "array", value.shape, value.tobytes() if value.nbytes < 1 << 20 else b""
-    if isinstance(value, random.Random):
-        return repr(value.getstate())
-    if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, torch.Generator):
-        return bytes(value.get_state().numpy())
-    if depth and isinstance(value, dict):
-        return [(repr(k), _content(v, depth - 1)) for k, v in value.items()]
-    if depth and isinstance(value, (list, tuple, deque)):
-        return [_content(v, depth - 1) for v in value]
-    if isinstance(value, (set, frozenset)):
-        return len(value)
-    return type(value).__name__
 
 
 def require_none(changes: Iterable[Change]) -> None:

@@ -90,6 +90,13 @@ class StepFunction:
             if id(value) in known
         ]
 
+    def again(self) -> StepFunction:
+        """Returns the step as it is before it runs."""
+        return StepFunction(
+            self.train_step, self.model, self.optimizers, self.batch, self.arguments,
+            list(self.counters), self.branches, self.is_step, self.scheduled,
+        )  # fmt: skip
+
     def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Runs the step; returns the next values of what it may write, then its
         outputs.

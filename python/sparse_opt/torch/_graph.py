@@ -10,7 +10,8 @@ that the step may write, then what it returns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +28,40 @@ def erase_profiling(module: torch.fx.GraphModule) -> None:
     for node in reversed(list(module.graph.nodes)):
         if getattr(node.target, "namespace", "") == "profiler":
             module.graph.erase_node(node)
+
+
+# What an operation is, equal in two traces of one step, and where it comes from.
+Trace = list[tuple[Any, str]]
+
+
+def trace_of(module: torch.fx.GraphModule) -> Trace:
+    """Returns what a graph computes, without the graph."""
+    places = {node: i for i, node in enumerate(module.graph.nodes)}
+    return [
+        (_key(module, node, places), node.stack_trace or "") for node in places
+    ]
+
+
+def line_of_difference(first: Trace, second: Trace) -> str | None:
+    """Returns ` at FILE:LINE` of the first operation that another trace has otherwise, or
+    ``; None if there is none."""
+    for i, (one, other) in enumerate(itertools.zip_longest(first, second)):
+        if one is None or other is None or one[0] != other[0]:
+            # A constant has no line: what it is used in has one.
+            traces = (stack for _, stack in first[i:] or first[-1:])
+            return next(filter(None, map(_nodes.line_of_trace, traces)), "")
+    return None
+
+
+def _key(
+    module: torch.fx.GraphModule, node: torch.fx.Node, places: Mapping[torch.fx.Node, int]
+) -> Any:
+    """Returns what a node computes of the nodes that have places."""
+    if node.op == "get_attr":
+        constant = getattr(module, str(node.target))
+        return str(constant.dtype), repr(constant.tolist())
+    operands = torch.fx.map_arg((node.args, node.kwargs), lambda n: ("node", places[n]))
+    return node.op, node.target, repr(operands)
 
 
 def require_equal_runs(module: torch.fx.GraphModule, change: _effects.Change) -> None:
@@ -57,15 +92,7 @@ def _value_numbers(module: torch.fx.GraphModule) -> dict[torch.fx.Node, int]:
         if source is not node:
             numbers[node] = numbers[source]
             continue
-        key: Any = (node.op, node.target)
-        if node.op == "call_function":
-            arguments = torch.fx.map_arg(
-                (node.args, node.kwargs), lambda n: ("node", numbers[n])
-            )
-            key = (node.target, repr(arguments))
-        elif node.op == "get_attr":
-            constant = getattr(module, str(node.target))
-            key = (str(constant.dtype), repr(constant.tolist()))
+        key = _key(module, node, numbers)
         numbers[node] = known.setdefault(key, len(known))
     return numbers
 
