@@ -50,18 +50,18 @@ def require_alike(
             second = jax.jit(function, keep_unused=True).trace(*args).jaxpr
     except Exception as error:
         line = line_of_error(error.__traceback__)
-        if isinstance(error, jax.errors.UnexpectedTracerError):
-            raise ExportError(
-                "expected a step that keeps its arrays in its arguments, but got one of"
-                f" the trace in another object{line}: make it a part of the state, or"
-                " compute it outside of the step"
-            ) from error
         text = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ExportError(
             f"expected a step that can be traced twice, but got '{text}'{line}: make what"
             " it keeps outside a part of the state or of the batch"
         ) from error
     found = difference(first, second)
+    if any(isinstance(const, jax.core.Tracer) for const in second.consts):
+        raise ExportError(
+            "expected a step that keeps its arrays in its arguments, but got one of the"
+            f" trace in another object{line_of(found) if found else ''}: make it a part of"
+            " the state, or compute it outside of the step"
+        )
     place = None if found is None else line_of(found) if found else ""
     before.require_alike(Outside(function), place, "a part of the state or of the batch")
 

@@ -80,5 +80,5 @@ def keeps(state, x):
 
 # CHECK: expected a step that does the same each time, {{.*}}, by the global 'count', from 5 to 6
 refuse(sparse_opt.jax.export_function, validate, state, x)
-# CHECK: expected a step that keeps its arrays in its arguments, but got one of the trace in another object at {{.*}}outside.py:[[@LINE-5]]: {{.*}}: make it a part of the state, or compute it outside of the step
+# CHECK: expected a step that keeps its arrays in its arguments, but got one of the trace in another object at {{.*}}outside.py:[[@LINE-5]]: make it a part of the state, or compute it outside of the step
 refuse(sparse_opt.jax.export_function, keeps, state, x)
