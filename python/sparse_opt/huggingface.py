@@ -64,7 +64,8 @@ def load(
 
     The names of old checkpoints (`gamma` and `beta`) are accepted, and so are
     those of a model without its head's prefix (`encoder` for `bert.encoder`).
-    Types are converted. Optimizer state is left as it is.
+    Types are converted: a value that the step's type does not hold is an error. Optimizer
+    state is left as it is.
 
     Args:
       step: the step.
@@ -73,7 +74,8 @@ def load(
       rename: makes a name of the file one of the step, if they differ.
 
     Raises:
-      StepError: a tensor has another shape than the step's.
+      StepError: a tensor has another shape than the step's, or a type or a value that
+        the step does not hold.
     """
     file = Path(path)
     if file.is_dir():
@@ -93,10 +95,16 @@ def load(
         if name not in weights:
             unexpected.append(key)
             continue
-        array: Array = np.frombuffer(entry["data"], _DTYPES[entry["dtype"]])
+        dtype = entry["dtype"]
+        if dtype not in _DTYPES:
+            raise StepError(
+                f"expected '{key}' of a type that compiled steps hold, but got {dtype}:"
+                " convert the file, to F32 or BF16"
+            )
+        array: Array = np.frombuffer(entry["data"], _DTYPES[dtype])
         array = array.reshape(entry["shape"])
-        is_bits = entry["dtype"] == "BF16"
-        step.write_weight(name, _converted(array, is_bits, weights[name]), pattern)
+        converted = _converted(key, array, dtype == "BF16", weights[name])
+        step.write_weight(name, converted, pattern)
         found.add(name)
     return Loaded(tuple(sorted(set(weights) - found)), tuple(unexpected))
 
@@ -155,18 +163,54 @@ def _modern(name: str) -> str:
     return name
 
 
-def _converted(array: Array, is_bits: bool, type: str) -> Array:
-    """Returns `array` as the step holds its type; bf16 is held as its bits."""
-    if is_bits:
-        if type == "bf16":
-            return array
-        array = (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+def _converted(name: str, array: Array, is_bits: bool, type: str) -> Array:
+    """Returns `array` as the step holds its type; bf16 is held as its bits.
+
+    Real numbers are rounded to nearest, ties to even, once.
+
+    Raises:
+      StepError: the type does not hold a value: another integer, or infinity.
+    """
+    if is_bits and type == "bf16":
+        return array
+    values: Array = _widened(array) if is_bits else array
+    held = np.dtype(_NAMES.get(type) if type != "bf16" else np.uint16)
     if type == "bf16":
-        bits = array.astype(np.float32).view(np.uint32)
-        # To nearest, ties to even.
-        return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    held = np.dtype(_NAMES[type])
-    return array if array.dtype == held else array.astype(held)
+        result: Array = _narrowed(values)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            result = values.astype(held)
+    back = _widened(result) if type == "bf16" else result
+    if back.dtype.kind == "f":
+        wrong = np.isinf(back) & ~np.isinf(values)
+    elif back.dtype.itemsize == values.dtype.itemsize and values.dtype.kind in "iu":
+        return result  # Unsigned numbers may be held as signed ones.
+    else:
+        wrong = back.astype(values.dtype) != values
+    if wrong.any():
+        raise StepError(
+            f"expected '{name}' of values that {type} holds, but got"
+            f" {values[wrong].flat[0]}: export the step with another type of it"
+        )
+    return result
+
+
+def _widened(bits: Array) -> Array:
+    """Returns the numbers that bf16 holds, as f32."""
+    return np.asarray(bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _narrowed(values: Array) -> Array:
+    """Returns the bits of numbers as bf16."""
+    with np.errstate(over="ignore"):
+        single = np.asarray(values.astype(np.float32))
+    bits = single.view(np.uint32)
+    # What rounds is noted in the last bit: it is no tie then.
+    is_more = np.abs(single) > np.abs(values)
+    bits = (bits - is_more) | (single != values)
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16
+    # NaN stays NaN, whatever its bits.
+    return np.where(np.isnan(single), (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
 def _write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> None:
