@@ -363,10 +363,19 @@ _EXPLANATIONS = (
         " loss.item())",
     ),
     (
+        ("_pack_padded_sequence",),
+        "shapes that do not depend on data",
+        "pack_padded_sequence",
+        "run the layer on padded sequences, and drop what is behind their ends with"
+        " torch.where; a direction that begins at the ends needs a layer on"
+        " sequences that are turned around",
+    ),
+    (
         ("nonzero", "dynamic shape", "DynamicOutputShape", "masked_select", "unique"),
         "shapes that do not depend on data",
         "an operation whose result depends on values",
-        "use torch.where on the whole tensor",
+        "use torch.where on the whole tensor: torch.where(mask, x, 0).sum() for"
+        " x[mask].sum(), divided by mask.sum() for a mean",
     ),
     (
         ("does not require grad",),

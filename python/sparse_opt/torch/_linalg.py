@@ -93,9 +93,10 @@ _PLACE = re.compile(r'"([^"\s]+\.py)":(\d+)')
 
 # What to write instead of an operation that has no form in linalg.
 _INSTEAD = {
-    "_embedding_bag": "use nn.Embedding, and the sum or the mean of what it returns",
     "_linalg": "decompose matrices outside of the step",
     "embedding_renorm": "leave out max_norm, and scale the rows of the table",
+    "grid_sampler": "use products with torch.relu(1 - (places - torch.arange(n)).abs()), the"
+    " bilinear weights along one dimension of n",
     "index_reduce": "use scatter_reduce with an index for each element",
     "linalg": "decompose matrices outside of the step",
     "searchsorted": "use (x.unsqueeze(-1) > boundaries).sum(-1)",

@@ -32,6 +32,7 @@ from torch.fx.experimental.proxy_tensor import (
     make_fx,
 )
 from torch.nn import functional
+from torch.nn.modules import batchnorm
 from torch.nn.modules import transformer as torch_transformer
 from torch.nn.utils import stateless
 from torch.optim import _adafactor as torch_adafactor
@@ -40,7 +41,13 @@ from torch.utils import _python_dispatch as python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sparse_opt.torch import _numbers
-from sparse_opt.torch.rewrites import _adafactor, _experts, _recurrent, _unchecked
+from sparse_opt.torch.rewrites import (
+    _adafactor,
+    _experts,
+    _recurrent,
+    _tables,
+    _unchecked,
+)
 
 __all__ = [
     "TorchDispatchMode",
@@ -64,6 +71,7 @@ _NEEDED = (
     torch.compiler._is_compiling_flag,
     torch_adafactor._single_tensor_adafactor,
     torch_transformer._detect_is_causal_mask,
+    batchnorm._BatchNorm.forward,
     torch_decompositions._rnn_helper,
     torch_distribution._all_true_or_runtime_assert,
     torch._C._get_mkldnn_enabled,
@@ -110,11 +118,14 @@ def compiling() -> Iterator[None]:
 @contextlib.contextmanager
 def _without_checks() -> Iterator[None]:
     """Makes functions that look at values compute what they do behind that."""
+    norm = batchnorm._BatchNorm
     replaced: list[tuple[Any, str, Any]] = [
         (torch_distribution, "_all_true_or_runtime_assert", _unchecked.is_all_true),
         (functional, "gaussian_nll_loss", _unchecked.gaussian_nll_loss),
         (functional, "one_hot", _unchecked.with_classes(functional.one_hot)),
-        (torch, "embedding", _unchecked.with_dense_gradient(torch.embedding)),
+        (torch, "embedding", _tables.with_dense_gradient(torch.embedding)),
+        (functional, "embedding_bag", _tables.embedding_bag),
+        (norm, "forward", _unchecked.with_cumulative_average(norm.forward)),
     ]
     own = [(module, name, getattr(module, name)) for module, name, _ in replaced]
     for module, name, function in replaced:

@@ -63,7 +63,7 @@ def returns_number(model, optimizer, x):
 refuse_step(returns_number)
 
 
-# CHECK: expected shapes that do not depend on data, but got an operation whose result depends on values at {{.*}}invalid.py:[[@LINE+2]]: {{.*}}: use torch.where on the whole tensor
+# CHECK: expected shapes that do not depend on data, but got an operation whose result depends on values at {{.*}}invalid.py:[[@LINE+2]]: {{.*}}: use torch.where on the whole tensor: torch.where(mask, x, 0).sum() for x[mask].sum(), divided by mask.sum() for a mean
 def selects(model, x):
     return model(x)[x > 0].mean()
 
@@ -108,17 +108,20 @@ refuse_step(orders)
 # Forms that have another.
 
 
-class Bag(nn.Module):
+class Table(nn.Module):
     def __init__(self, **options):
         super().__init__()
-        self.bag, self.table = nn.EmbeddingBag(8, 4), nn.Embedding(8, 4, **options)
+        self.table = nn.Embedding(8, 4, **options)
 
-
-# CHECK: expected operations that lower to linalg, but got 'aten._embedding_bag_backward' at {{.*}}invalid.py:[[#]]: use nn.Embedding, and the sum or the mean of what it returns
-refuse(export, step_of(lambda m, x: m.bag(x).mean()), bag := Bag(), torch.optim.SGD(bag.parameters()), torch.ones(2, 3).long())
 
 # CHECK: expected operations that lower to linalg, but got 'aten.embedding_renorm' at {{.*}}invalid.py:[[#]]: leave out max_norm, and scale the rows of the table
-refuse(export, step_of(lambda m, x: m.table(x).mean()), bag := Bag(max_norm=1.0), torch.optim.SGD(bag.parameters()), torch.ones(2, 3).long())
+refuse(export, step_of(lambda m, x: m.table(x).mean()), table := Table(max_norm=1.0), torch.optim.SGD(table.parameters()), torch.ones(2, 3).long())
+
+# CHECK: expected operations that lower to linalg, but got 'aten.grid_sampler_2d_backward' at {{.*}}invalid.py:[[#]]: use products with torch.relu(1 - (places - torch.arange(n)).abs()), the bilinear weights along one dimension of n
+refuse_loss(lambda m, x: nn.functional.grid_sample(torch.ones(1, 1, 4, 4), m(x).view(1, 2, 2, 2), align_corners=False).mean())
+
+# CHECK: expected shapes that do not depend on data, but got pack_padded_sequence at {{.*}}invalid.py:[[#]]: {{.*}}: run the layer on padded sequences, and drop what is behind their ends with torch.where; a direction that begins at the ends needs a layer on sequences that are turned around
+refuse_loss(lambda m, x: nn.utils.rnn.pack_padded_sequence(m(x).unsqueeze(2), torch.tensor([4, 2]), batch_first=True).data.mean())
 
 # CHECK: expected operations that lower to linalg, but got 'aten.index_reduce' at {{.*}}invalid.py:[[#]]: use scatter_reduce with an index for each element
 refuse_loss(lambda m, x: m(x).index_reduce(0, torch.tensor([0, 1]), x, "amax").mean())

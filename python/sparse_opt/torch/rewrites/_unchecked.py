@@ -5,7 +5,7 @@
 """What PyTorch checks in Python by reading tensors, which a trace cannot.
 
 The step computes what PyTorch does after the check. A number of classes that is left
-to the values stays an error, and gradients of tables are dense.
+to the values stays an error.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 
 def is_all_true(valid: torch.Tensor, message: str) -> bool:
@@ -60,17 +61,25 @@ def with_classes(one_hot: Callable[..., torch.Tensor]) -> Callable[..., torch.Te
     return run
 
 
-def with_dense_gradient(embedding: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Returns `embedding`, whose gradient holds its zeros: the update is the same."""
+def with_cumulative_average(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the `forward` of BatchNorm, which counts in a tensor without a momentum:
+    its statistics are means over all batches."""
 
-    @functools.wraps(embedding)
-    def run(
-        weight: torch.Tensor,
-        input: torch.Tensor,
-        padding_idx: int = -1,
-        scale_grad_by_freq: bool = False,
-        sparse: bool = False,
-    ) -> torch.Tensor:
-        return embedding(weight, input, padding_idx, scale_grad_by_freq, False)
+    @functools.wraps(forward)
+    def run(self: Any, input: torch.Tensor) -> Any:
+        count = self.num_batches_tracked
+        if self.momentum is not None or not self.training or count is None:
+            return forward(self, input)
+        self._check_input_dim(input)
+        with torch.no_grad():
+            count.add_(1)
+            share = 1.0 / count.double()
+            held = input.to(self.running_mean.dtype)
+            var, mean = torch.var_mean(held, [0, *range(2, input.dim())])
+            for running, now in ((self.running_mean, mean), (self.running_var, var)):
+                running.copy_((1.0 - share) * running + share * now)
+        return functional.batch_norm(
+            input, None, None, self.weight, self.bias, True, 0.0, self.eps
+        )
 
     return run
