@@ -132,6 +132,7 @@ class Rerun:
     # Of a program that is a function: what else it reads, if a difference is of that.
     outside: Callable[[], str] | None = None
     doubt: str = ""  # why its gradients may be masked otherwise
+    instead: str = ""  # how they are masked for sure
 
     def refine(self, exact: Rerun) -> None:
         """Takes what rounding explains from another run of the same call.
@@ -247,7 +248,8 @@ class Check:
         self._worst = max(self._worst, share)
         if differences and rerun.doubt and not (rerun.outside and rerun.outside()):
             warnings.warn(
-                f"the step runs unchecked: {rerun.doubt}, and it has {differences[0]}",
+                f"the step runs unchecked: {rerun.doubt}, and it has {differences[0]}:"
+                f" {rerun.instead}",
                 stacklevel=4,
             )
             self._left, self._patterns = 0, 2

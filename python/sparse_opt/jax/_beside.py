@@ -97,6 +97,9 @@ class Beside:
         work.look(gradients, exact_gradients)
         rerun.expected = list(work.expected(before, values, exact))
         rerun.doubt = self._doubt(kept, before, values)
+        rerun.instead = (
+            "take gradients by jax.grad at the weights themselves, or take the mark away"
+        )
         return rerun
 
     def _trace(self) -> Any:
@@ -210,9 +213,13 @@ class Beside:
     ) -> str:
         """Returns why a gradient may not be masked here, if it may not."""
         if self._seen.doubts:
+            marked = [name for name in kept if name in self._parts.parameters]
+            # Those that are differentiated at by themselves are followed.
+            made = [n for n in marked if n not in self._seen.weights] or marked
             return (
-                "what the program differentiates at is made of a marked weight in a way"
-                f" that the check does not follow{self._seen.doubts[0]}"
+                "what the program differentiates at is made of a marked weight"
+                f" ({', '.join(map(repr, made))}) in a way that the check does not"
+                f" follow{self._seen.doubts[0]}"
             )
         for (name, _), old, new in zip(self._parts.state, before, after):
             is_weight = name in kept and name in self._parts.parameters

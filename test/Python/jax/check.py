@@ -417,6 +417,12 @@ def norm_by_hand(state, x):
     return {"params": {"a": w - 1e-3 * gradient}}, jnp.mean(w**2), jnp.linalg.norm(gradient)
 
 
+def norm_elsewhere(state, x):
+    """The gradient is at what is made of a weight, and of a matrix."""
+    loss, gradient = jax.value_and_grad(loss_of)({**state["params"], "a": state["params"]["a"] + x.T @ x}, x)
+    return update(state, gradient), loss, jnp.linalg.norm(gradient["a"])
+
+
 fails = [False]
 
 
@@ -426,12 +432,14 @@ def fails_later(state, x):
     return plain(state, x)
 
 
-# CHECK-NEXT: the step runs unchecked: the program computes the gradient of 'state.params.a' without jax.grad or its kin, and it has 'metrics.1' {{.*}} away, of which rounding explains {{.*}}
+# CHECK-NEXT: the step runs unchecked: the program computes the gradient of 'state.params.a' without jax.grad or its kin, and it has 'metrics.1' {{.*}} away, of which rounding explains {{.*}}: take gradients by jax.grad at the weights themselves, or take the mark away
+# CHECK-NEXT: the step runs unchecked: what the program differentiates at is made of a marked weight ('state.params.a') in a way that the check does not follow at {{.*}}check.py:[[@LINE-14]], and it has 'metrics.1' {{.*}}: take gradients by jax.grad at the weights themselves, or take the mark away
 # CHECK-NEXT: the step runs unchecked: the program's own step raises 'RuntimeError: no more' at {{.*}}check.py:[[@LINE-5]]: raise RuntimeError("no more")
 # CHECK-NEXT: the step runs unchecked: JAX {{.*}} differentiates in another way
 with warnings.catch_warnings(record=True) as messages:
     warnings.simplefilter("always")
     train(norm_by_hand, {"params": {"a": weights()["a"]}}, runs=3)
+    train(norm_elsewhere, runs=3)
     step = compiled(fails_later)
     fails[0] = True
     for batch in data:
