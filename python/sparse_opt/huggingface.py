@@ -197,7 +197,8 @@ def _converted(name: str, array: Array, is_bits: bool, type: str) -> Array:
 
 def _widened(bits: Array) -> Array:
     """Returns the numbers that bf16 holds, as f32."""
-    return np.asarray(bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wide: Array = np.asarray(bits.astype(np.uint32) << np.uint32(16))
+    return wide.view(np.float32)
 
 
 def _narrowed(values: Array) -> Array:
@@ -210,7 +211,8 @@ def _narrowed(values: Array) -> Array:
     bits = (bits - is_more) | (single != values)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) >> 16
     # NaN stays NaN, whatever its bits.
-    return np.where(np.isnan(single), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+    held: Array = np.where(np.isnan(single), (bits >> 16) | 0x40, rounded)
+    return held.astype(np.uint16)
 
 
 def _write(path: Path, tensors: Tensors, metadata: dict[str, str]) -> None:

@@ -283,6 +283,35 @@ def _has_lines_of(self: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
     )
 
 
+def _rows_of(index: torch.Tensor, dim: int) -> torch.Tensor | None:
+    """Returns the places that an index has for all lines alike, as one that is expanded
+    does; None if it is none."""
+    for d in reversed(range(index.dim())):
+        if d != dim:
+            if index.shape[d] != 1 and index.stride(d) != 0:
+                return None
+            index = index.select(d, 0)
+    return index
+
+
+def _add_rows(self: torch.Tensor, dim: int, rows: torch.Tensor, src: torch.Tensor) -> Any:
+    """Adds rows at places along `dim`: a loop over rows, as the gradient of a look-up."""
+    added = aten.index_put(self.movedim(dim, 0), [rows], src.movedim(dim, 0), True)
+    return added.movedim(0, dim)
+
+
+def _put_rows(
+    self: torch.Tensor, dim: int, rows: torch.Tensor, src: torch.Tensor | None, value: Any
+) -> torch.Tensor:
+    """Puts rows, or a number, at places along `dim`."""
+    last = _last_hits(rows, 0, self.shape[dim])
+    shape = [-1 if d == dim else 1 for d in range(self.dim())]
+    put = torch.full((), value, dtype=self.dtype)
+    if src is not None:
+        put = src.index_select(dim, last.clamp(min=0))
+    return torch.where((last >= 0).view(shape), put, self)
+
+
 def _last_hits(index: torch.Tensor, dim: int, length: int) -> torch.Tensor:
     """Returns for each place along `dim` the last entry of `index` that names it, or -1."""
     shape = [1] * (index.dim() + 1)
@@ -300,6 +329,8 @@ def _scatter(self: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tenso
     src = src[tuple(slice(n) for n in index.shape)]
     if index.shape[dim] == 1:
         return torch.where(index == _along(self, dim), src, self)
+    if (rows := _rows_of(index, dim)) is not None:
+        return _put_rows(self, dim, rows, src, 0)
     last = _last_hits(index, dim, self.shape[dim])
     return torch.where(last >= 0, src.gather(dim, last.clamp(min=0)), self)
 
@@ -309,6 +340,8 @@ def _scatter_value(self: torch.Tensor, dim: int, index: torch.Tensor, value: Any
     dim = dim % self.dim() if self.dim() else 0
     if not _has_lines_of(self, dim, index):
         return NotImplemented
+    if (rows := _rows_of(index, dim)) is not None:
+        return _put_rows(self, dim, rows, None, value)
     last = _last_hits(index, dim, self.shape[dim])
     return torch.where(last >= 0, torch.full((), value, dtype=self.dtype), self)
 
@@ -329,6 +362,9 @@ def _scatter_add(
     if not _has_lines_of(self, dim, index):
         return NotImplemented
     src = src[tuple(slice(n) for n in index.shape)]
+    rows = _rows_of(index, dim)
+    if rows is not None and self.dtype.is_floating_point:
+        return _add_rows(self, dim, rows, src)
     zero = torch.zeros((), dtype=src.dtype)
     added = torch.where(_hits(self, dim, index), src.unsqueeze(dim + 1), zero)
     # A single place needs no sum.
@@ -348,11 +384,21 @@ def _scatter_reduce(
     dim = dim % self.dim() if self.dim() else 0
     if not _has_lines_of(self, dim, index):
         return NotImplemented
-    src = src[tuple(slice(n) for n in index.shape)].unsqueeze(dim + 1)
-    hits = _hits(self, dim, index)
-    count = hits.to(torch.int64).sum(dim)
+    src = src[tuple(slice(n) for n in index.shape)]
+    rows = _rows_of(index, dim)
     neutral, along, join = _reductions(self.dtype)[reduce]
-    found = along(torch.where(hits, src, torch.full((), neutral, dtype=src.dtype)), dim)
+    if rows is not None:
+        shape = [-1 if d == dim else 1 for d in range(self.dim())]
+        hits = rows.unsqueeze(1) == torch.arange(self.shape[dim], dtype=rows.dtype)
+        count = hits.to(torch.int64).sum(0).view(shape)
+    if rows is not None and neutral == 0 and self.dtype.is_floating_point:
+        found = _add_rows(torch.zeros_like(self), dim, rows, src)
+    else:
+        hits = _hits(self, dim, index)
+        other = torch.full((), neutral, dtype=src.dtype)
+        found = along(torch.where(hits, src.unsqueeze(dim + 1), other), dim)
+        if rows is None:
+            count = hits.to(torch.int64).sum(dim)
     if include_self:
         found, count = join(self, found), count + 1
     if reduce == "mean":

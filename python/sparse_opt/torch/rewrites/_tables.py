@@ -33,7 +33,8 @@ def with_dense_gradient(embedding: Callable[..., torch.Tensor]) -> Callable[...,
             indices = input.flatten()
             equal = (indices.unsqueeze(1) == indices).sum(1)
             counts = equal.to(rows.dtype).view(*input.shape, 1)
-            rows.register_hook(lambda gradient: gradient / counts)
+            register: Any = rows.register_hook
+            register(lambda gradient: gradient / counts)
         return rows
 
     return run
