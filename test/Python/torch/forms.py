@@ -112,6 +112,10 @@ ORDERS: dict[str, Any] = {
         f"scatter_reduce {kind}": lambda t, kind=kind: t[:4].scatter_reduce(0, rows(3), t[:, :], kind)
         for kind in ("sum", "mean", "amax", "amin", "prod")
     },
+    "scatter_reduce of elements": lambda t: t[:4].scatter_reduce(0, rows(3).contiguous(), t, "mean"),
+    "scatter_add of columns": lambda t: t[:, :4].scatter_add(1, (torch.arange(COLUMNS) % 3).expand(ROWS, -1), t),
+    "scatter of rows": lambda t: t.repeat(2, 1).scatter(0, rows(ROWS) + 3, t),
+    "scatter of a number": lambda t: t.scatter(0, rows(3), 2.0),
     "scatter_reduce of others": lambda t: t[:4].scatter_reduce(0, rows(3), t, "amin", include_self=False),
 }  # fmt: skip
 OTHERS: dict[str, Any] = {
@@ -181,8 +185,14 @@ torch.manual_seed(0)
 x = torch.randn(ROWS, COLUMNS)
 # CHECK-COUNT-31: equal
 compare(WINDOWS, x)
-# CHECK-COUNT-27: equal
+# CHECK-COUNT-31: equal
 compare(ORDERS, x)
+
+# Rows at places are not compared element by element.
+# CHECK: compared element by element: False
+added = Model({"rows": lambda t: t[:4].scatter_add(0, rows(3), t)})
+exported = sparse_opt.torch.export(train_step, added, torch.optim.SGD(added.parameters()), x)
+print("compared element by element:", f"tensor<{ROWS}x4x{COLUMNS}x" in exported)
 # CHECK-COUNT-20: equal
 compare(OTHERS, x)
 
