@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -227,3 +228,21 @@ def compare_module() -> None:
 
 # CHECK-COUNT-4: equal
 compare_module()
+
+# Adam meets gradients of transposed convolutions, which lie in other strides than their weights.
+
+
+def mean_step(model: nn.Module, optimizer: Any, batch: Any) -> Any:
+    optimizer.zero_grad()
+    loss = model(batch).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+upward = nn.ConvTranspose2d(2, 4, 4, bias=False)
+pixels = torch.randn(2, 2, 2, 2)
+exported = sparse_opt.torch.export(mean_step, upward, torch.optim.Adam(upward.parameters()), pixels)
+step = sparse_opt.compile(exported, options=["-O", "1"], check=1)
+# CHECK: transposed: True
+print("transposed:", math.isfinite(step(pixels)))

@@ -30,6 +30,7 @@ def table() -> Mapping[Any, Callable[..., Any]]:
         aten.select_backward.default: _select_backward,
         aten.constant_pad_nd.default: _constant_pad_nd,
         aten.cumsum.default: _cumsum,
+        torch.ops.prims.copy_strided.default: _copy_strided,
         **_elementwise.TABLE,
         **_orderings.TABLE,
         **_windows.TABLE,
@@ -45,6 +46,11 @@ class Gradients(torch.fx.Interpreter):
         if result is NotImplemented:
             return super().call_function(target, args, kwargs)
         return result
+
+
+def _copy_strided(x: torch.Tensor, stride: Sequence[int]) -> Any:
+    """A copy in rows: where elements lie is the compiler's."""
+    return aten.clone(x, memory_format=torch.contiguous_format)
 
 
 def _select_backward(
