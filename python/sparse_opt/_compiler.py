@@ -191,7 +191,7 @@ def _sentence(output: str, kind: str = "error: ") -> str:
 
 
 def _failure(output: str, code: int) -> str:
-    """Returns why the compiler failed, with its last words where it says no error."""
+    """Returns why the compiler failed, with its first words where it says no error."""
     if error := _sentence(output):
         return error
     if code < 0:
@@ -199,4 +199,4 @@ def _failure(output: str, code: int) -> str:
         name = signal.strsignal(-code) or f"signal {-code}"
         return f"expected sparse-compile to end by itself, but got '{name}': {why}"
     said = [line for line in output.strip().splitlines() if "remark: " not in line]
-    return said[-1] if said else "expected sparse-compile to succeed, but it did not"
+    return said[0] if said else "expected sparse-compile to succeed, but it did not"
