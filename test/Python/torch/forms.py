@@ -135,7 +135,8 @@ OTHERS: dict[str, Any] = {
     "copysign": lambda t: torch.copysign(t, t.detach().flip(0)) + torch.copysign(t, -1.0),
     "hypot": lambda t: torch.hypot(t, t.detach() + 1),
     "integers": lambda t: t * ((whole(t) ^ 3) - (whole(t) | 8) + whole(t) ** 2 + (whole(t) & 5)),
-    "lgamma": lambda t: torch.lgamma(t * 9 + 0.3),
+    # Near its poles the rounding of what it is of counts a thousand times.
+    "lgamma": lambda t: torch.lgamma(t.abs() * 9 + 0.3) + torch.lgamma(0.3 * torch.sin(t) - 2.5),
     "gelu by tanh": lambda t: F.gelu(t, approximate="tanh"),
     "one_hot": lambda t: t[:, :4] * F.one_hot(torch.arange(ROWS) % 4, num_classes=4),
 }  # fmt: skip
