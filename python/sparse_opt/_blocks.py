@@ -14,15 +14,27 @@ from sparse_opt._description import Array, Blocks, Mask, Pattern
 
 def to_dense(pattern: Pattern, blocks: Blocks, values: Array) -> Array:
     """Returns the matrix, zero where no block is stored."""
-    grid = _grid(np.zeros((pattern.rows, pattern.cols), values.dtype), pattern)
-    grid[blocks.rows, :, blocks.col_idx, :] = values[blocks.slot]
+    return spread(pattern, blocks, values[blocks.slot])
+
+
+def spread(pattern: Pattern, blocks: Blocks, stored: Array) -> Array:
+    """Returns the matrix of the stored blocks, which come row by row."""
+    grid = _grid(np.zeros((pattern.rows, pattern.cols), stored.dtype), pattern)
+    shape = (-1, pattern.block_rows, pattern.block_cols)
+    grid[blocks.rows, :, blocks.col_idx, :] = stored.reshape(shape)
     return grid.reshape(pattern.rows, pattern.cols)
+
+
+def gather(pattern: Pattern, blocks: Blocks, dense: Array) -> Array:
+    """Returns the stored blocks of a matrix, row by row."""
+    found: Array = _grid(dense, pattern)[blocks.rows, :, blocks.col_idx, :]
+    return found
 
 
 def from_dense(pattern: Pattern, blocks: Blocks, dense: Array, values: Array) -> None:
     """Writes the blocks of a matrix into `values`; what is in none is dropped."""
     values[...] = 0
-    values[blocks.slot] = _grid(dense, pattern)[blocks.rows, :, blocks.col_idx, :]
+    values[blocks.slot] = gather(pattern, blocks, dense)
 
 
 def to_mask(pattern: Pattern, blocks: Blocks, mask: Mask) -> Array:

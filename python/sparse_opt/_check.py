@@ -15,14 +15,16 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sparse_opt import _say
+from sparse_opt._distance import NOWHERE, Distance, Sizes, at_most, distance, products, sizes
 from sparse_opt._errors import StepError
+from sparse_opt._snapshot import Snapshot
 
 if TYPE_CHECKING:
     from sparse_opt._program import Program
@@ -50,67 +52,84 @@ class Call:
     seed: int
     waits: bool  # for another micro-batch
     is_exact: bool  # whether to compute a second time what rounding explains
-    names: Collection[str]  # what `read` knows
-    read: Callable[[str], Array]  # dense, zeros where no block is; not to be written
-    stored: Callable[[str], Array | None]  # which entries are; None: all
+    state: Snapshot
     size: int  # bytes of the step
 
 
+Bounds = tuple[float, float, float]  # of all entries, of one, of one that is unsure
 # Of a tensor in a run: its rounding, of one entry and of all, its change, the coarsest type.
-Noise = tuple[tuple[float, float], float, float]
+Noise = tuple[Sizes, float, float]
 
 
 @dataclass
 class Expected:
-    """A tensor as the program has it after a run."""
+    """A tensor as the program has it after a run: its entries that a step stores."""
 
     name: str
     kind: str  # result, parameter, buffer, state
     value: Array
-    exact: Array
+    exact: Array | None  # the same in float64, if it was computed
     before: Array | None
-    unsure: Array | None  # entries whose gradients are rounding alone
+    unsure: Array | None  # entries whose gradients are rounding alone; None: none
     epsilon: float  # of its type; 0 of integers
     coarsest: float | None  # of all types of the program; None: its own, as far as known
     is_marked: bool
     decode: Callable[[Array], Array]
+    gradient: Array | None = None  # of a parameter, what the optimizer takes
     place: int = -1  # of a result
-    noise: tuple[float, float] = (0.0, 0.0)  # of one entry at most, of all
-    change: tuple[float, float] = (0.0, 0.0)
-    size: float = 0.0
+    noise: Sizes = (0.0, 0.0)  # of one entry at most, of all
+    ignored: Array | None = None  # entries that may be anything; None: none
+    got: Array | None = None  # what the step has
+    distance: Distance = NOWHERE
 
     def __post_init__(self) -> None:
-        """Keeps what a comparison needs, and forgets the rest."""
-        finite = _finite(self.value)
-        self.is_finite = finite is None
-        self.ignored = None
-        if self.exact is not self.value:
+        """Takes from float64 what rounding explains, and forgets the rest of it."""
+        if self.exact is None:
+            return
+        finite, is_exactly = np.isfinite(self.value), np.isfinite(self.exact)
+        sure = finite & is_exactly
+        if not sure.all():
             # Where rounding decides whether a number is one, anything may be.
-            is_exactly = np.isfinite(self.exact)
-            sure = is_exactly if finite is None else finite & is_exactly
-            if not sure.all():
-                self.ignored = np.isfinite(self.value) != is_exactly
-            if self.unsure is not None:
-                sure &= ~self.unsure
-            with np.errstate(all="ignore"):
-                self.noise = _sizes((self.value - self.exact)[sure])
-        self.size = _sizes(self.value if finite is None else self.value[finite])[0]
+            self.ignored = finite != is_exactly
+        if self.unsure is not None:
+            sure &= ~self.unsure
         with np.errstate(all="ignore"):
-            moved = self.value if self.before is None else self.value - self.before
-        finite = _finite(moved)
-        self.change = _sizes(moved if finite is None else moved[finite])
-        self.before, self.exact = None, self.value[:0]
+            self.noise = sizes((self.value - self.exact)[sure])
+        self.exact = None
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.value).all())
+
+    def compare(self, array: Array) -> None:
+        """Notes how far what a step has is from the program's."""
+        self.got = self.decode(array)
+        self.distance = distance(
+            self.got, self.value, self.before, self.unsure, self.ignored
+        )
+
+    def share_of_one(self, bounds: Bounds) -> float:
+        """Returns how much of what is allowed one entry is away, at most.
+
+        Optimizers divide by what gradients were: an error of a gradient moves an entry
+        by as much as that is smaller than the largest one more.
+        """
+        largest = _share(self.distance.sure[0], bounds[1])
+        if largest <= 1 or self.gradient is None or self.got is None:
+            return largest
+        weighted, most = products(self.got, self.value, self.gradient, self.unsure)
+        return max(_share(weighted, most * bounds[1]), _share(largest * bounds[1], bounds[2]))
 
     def take_noise(self, known: dict[str, Noise], is_exact: bool) -> None:
         """Takes what rounding makes of a tensor from a run before, or tells later ones."""
         if self.coarsest is None:
             self.coarsest = self.epsilon
         if is_exact:
-            known[self.name] = self.noise, self.change[1], self.coarsest
+            known[self.name] = self.noise, self.distance.change[1], self.coarsest
             return
         none = (0.0, 0.0), 0.0, self.coarsest
         (one, every), change, self.coarsest = known.get(self.name, none)
-        times = 2 * max(1.0, self.change[1] / change) if change else 2.0
+        times = 2 * max(1.0, self.distance.change[1] / change) if change else 2.0
         self.noise = times * one, times * every
 
     @property
@@ -206,7 +225,7 @@ class Check:
         if self._patterns == 1:
             self._patterns = 2
         start = time.perf_counter()
-        self._call = _kept(call())
+        self._call = dataclasses.replace(call(), is_exact=False)
         rerun = self._run(self._call)
         self._seconds += time.perf_counter() - start
         return rerun
@@ -229,22 +248,21 @@ class Check:
             rerun.expected.clear()  # The program itself has no numbers left.
         return rerun
 
-    def end(
-        self, rerun: Rerun, outputs: Sequence[Array], read: Callable[[str], Array]
-    ) -> None:
+    def end(self, rerun: Rerun, outputs: Sequence[Array]) -> None:
         """Raises `StepError` if a run of the step did not do what the program did."""
         start = time.perf_counter()
         self._done += 1
         call, self._call = self._call, None
+        assert call is not None
         self._compared |= bool(rerun.expected)
-        share, differences = self._compare(rerun, outputs, read)
-        if differences and call is not None:
+        share, differences = self._compare(rerun, outputs, call)
+        if differences:
             # What rounding explains decides.
             exact = self._run(dataclasses.replace(call, is_exact=True))
             if exact is None:
                 return
             rerun.refine(exact)
-            share, differences = self._compare(rerun, outputs, read)
+            share, differences = self._compare(rerun, outputs, call)
         self._worst = max(self._worst, share)
         if differences and rerun.doubt and not (rerun.outside and rerun.outside()):
             warnings.warn(
@@ -261,18 +279,18 @@ class Check:
         self._report(is_last=self._left == 0)
 
     def _compare(
-        self, rerun: Rerun, outputs: Sequence[Array], read: Callable[[str], Array]
+        self, rerun: Rerun, outputs: Sequence[Array], call: Call
     ) -> tuple[float, list[Difference]]:
         """Returns how much of what is allowed a step is from the program, and where it
         is more."""
         for expected in rerun.expected:
+            place, name = expected.place, expected.name
+            expected.compare(outputs[place] if place >= 0 else call.state.now(name))
             expected.take_noise(self._known, rerun.is_exact)
         worst = 0.0
         differences: list[Difference] = []
         for expected, bounds in _bounds(rerun.expected):
-            array = outputs[expected.place] if expected.place >= 0 else read(expected.name)
-            got = expected.decode(array)
-            share, difference = _compare(expected, got, bounds)
+            share, difference = _difference(expected, bounds)
             worst = max(worst, share)
             if difference is not None:
                 differences.append(difference)
@@ -291,115 +309,80 @@ class Check:
         self._worst = self._seconds = 0.0
 
 
-def _kept(call: Call) -> Call:
-    """Returns a call whose values stay while the step runs."""
-    known: dict[str, Array] = {}
-
-    def read(name: str) -> Array:
-        if name not in known:
-            known[name] = call.read(name)
-        return known[name]
-
-    return dataclasses.replace(call, read=read, is_exact=False)
-
-
 def unsure(
-    name: str,
-    gradient: Any,
-    exact: Any,
-    largest: float,
+    gradients: Mapping[str, Array],
+    exact: Mapping[str, Array] | None,
     coarsest: float,
     noise: dict[str, float],
-) -> Any:
-    """Returns which entries of a gradient are nothing but rounding.
+) -> dict[str, Array | None]:
+    """Returns which entries of gradients are nothing but rounding; None: none.
 
     Args:
-      gradient: an array of the program's framework.
-      exact: the same in float64, if it was computed.
-      largest: of all gradients.
+      gradients: of parameters, by name, the entries that are stored.
+      exact: the same in float64, if they were computed.
       coarsest: the roundoff of the coarsest type of the program.
       noise: what is known of the gradients of earlier runs, and kept for later ones.
     """
-    size = abs(gradient)
-    if exact is not None:
-        apart = abs(exact - gradient)
-        # Below that, what an optimizer divides by its size is unsure.
-        times = 4.0 if coarsest > 1e-4 else 1000.0
-        noise[name] = times * float((apart**2).mean()) ** 0.5
-    # Until more is known: a hundredth of the others.
-    least = noise[name] if name in noise else 0.01 * float((size**2).mean()) ** 0.5
-    found = size <= max(least, 1e-6 * largest)
-    return found if exact is None else found | (apart >= 0.25 * size)
-
-
-Bounds = tuple[float, float, float]  # of all entries, of one, of one that is unsure
+    found: dict[str, Array | None] = {}
+    known = {name: sizes(gradient) for name, gradient in gradients.items()}
+    largest = max((size for size, _ in known.values()), default=0.0)
+    for name, gradient in gradients.items():
+        if exact is not None:
+            with np.errstate(all="ignore"):
+                apart = np.abs(exact[name] - gradient)
+            # Below that, what an optimizer divides by its size is unsure.
+            times = 4.0 if coarsest > 1e-4 else 1000.0
+            noise[name] = times * sizes(apart)[1]
+        # Until more is known: a hundredth of the others.
+        least = noise[name] if name in noise else 0.01 * known[name][1]
+        found[name] = at_most(gradient, max(least, 1e-6 * largest))
+        if exact is not None:
+            is_apart = apart >= 0.25 * np.abs(gradient)
+            found[name] = is_apart if found[name] is None else is_apart | found[name]
+    return found
 
 
 def _bounds(expected: Sequence[Expected]) -> Iterator[tuple[Expected, Bounds]]:
     """Yields how far each tensor may be from the program's."""
-    sizes: dict[str, float] = {}
+    largest: dict[str, float] = {}
     changes: dict[str, float] = {}
     for e in expected:
-        sizes[e.group] = max(sizes.get(e.group, 0.0), e.size)
-        changes[e.group] = max(changes.get(e.group, 0.0), e.change[0])
+        largest[e.group] = max(largest.get(e.group, 0.0), e.distance.size)
+        changes[e.group] = max(changes.get(e.group, 0.0), e.distance.change[0])
     for e in expected:
         coarsest = e.coarsest or 0.0
         if not e.epsilon:
-            count = 1 + 0.05 * e.size if coarsest > 1e-4 else 0.0
+            count = 1 + 0.05 * e.distance.size if coarsest > 1e-4 else 0.0
             one = 4 * e.noise[0] + count
             yield e, (one, one, one)
             continue
         share = max(_SHARE, 8 * coarsest)
         # The least that counts beside the largest of its kind.
-        least = 8 * coarsest if e.kind == "result" else 8 * e.epsilon * sizes[e.group]
-        every = _TIMES * e.noise[1] + share * e.change[1] + least
-        one = _TIMES * e.noise[0] + max(share, _SHARE_OF_ONE) * e.change[0] + least
+        least = 8 * coarsest if e.kind == "result" else 8 * e.epsilon * largest[e.group]
+        change = e.distance.change
+        every = _TIMES * e.noise[1] + share * change[1] + least
+        one = _TIMES * e.noise[0] + max(share, _SHARE_OF_ONE) * change[0] + least
         yield e, (every, one, one + 4 * changes[e.group])
 
 
-def _compare(
-    expected: Expected, got: Array, bounds: Bounds
-) -> tuple[float, Difference | None]:
+def _difference(expected: Expected, bounds: Bounds) -> tuple[float, Difference | None]:
     """Returns how much of what is allowed a tensor is from the program's, and more."""
-    with np.errstate(all="ignore"):
-        apart = got - expected.value
-        if expected.ignored is not None:
-            apart[expected.ignored] = 0.0
-        if _finite(apart) is not None:
-            same = (got == expected.value) | (np.isnan(got) & np.isnan(expected.value))
-            apart[same] = 0.0
-            if _finite(apart) is not None:
-                return float("inf"), Difference(expected, float("nan"), bounds[1])
+    found = expected.distance
+    if not found.is_number:
+        return float("inf"), Difference(expected, float("nan"), bounds[1])
     worst: tuple[float, Difference | None] = (0.0, None)
-    unsure = expected.unsure
-    sure = apart if unsure is None else apart[~unsure]
-    rest = apart[:0] if unsure is None else apart[unsure]
-    for distance, bound in (
-        (_sizes(sure)[1], bounds[0]),
-        (_sizes(sure)[0], bounds[1]),
-        (_sizes(rest)[0], bounds[2]),
+    for share, apart, bound in (
+        (_share(found.sure[1], bounds[0]), found.sure[1], bounds[0]),
+        (expected.share_of_one(bounds), found.sure[0], bounds[1]),
+        (_share(found.unsure, bounds[2]), found.unsure, bounds[2]),
     ):
-        share = distance / bound if bound else (float("inf") if distance else 0.0)
         if share > worst[0]:
-            found = Difference(expected, distance, bound) if share > 1 else None
-            worst = (share, found)
+            worst = (share, Difference(expected, apart, bound) if share > 1 else None)
     return worst
 
 
-def _finite(array: Array) -> Array | None:
-    """Returns which entries are numbers; None: all are."""
-    finite: Array = np.isfinite(array)
-    return None if finite.all() else finite
-
-
-def _sizes(array: Array) -> tuple[float, float]:
-    """Returns the largest of numbers, and the root of the mean of their squares."""
-    if not array.size:
-        return 0.0, 0.0
-    largest = float(max(array.max(), -array.min()))
-    # Squares of their shares of the largest, which do not overflow.
-    shares = (array / largest if largest else array).astype(np.float32, copy=False)
-    return largest, largest * float(np.sqrt(np.dot(shares, shares) / array.size))
+def _share(apart: float, bound: float) -> float:
+    return apart / bound if bound else (float("inf") if apart else 0.0)
 
 
 def _sentence(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:

@@ -278,7 +278,7 @@ class Step(Values):
         self._is_applied = self._applies()
         self._applied_runs += self._is_applied
         if checked is not None and self._check is not None:
-            self._check.end(checked, self._outputs, self.read)
+            self._check.end(checked, self._outputs)
         return self._program.outputs(self._outputs)
 
     def _begin_checks(self, runs: int) -> None:
@@ -315,9 +315,7 @@ class Step(Values):
             seed=int(seed),
             waits=not self._applies(),
             is_exact=True,
-            names={*self.buffers, *self.origins, *self._mask_names},
-            read=self.read,
-            stored=self._stored,
+            state=self._snapshot(),
             size=self.counters.bytes,
         )
 

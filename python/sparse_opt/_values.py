@@ -18,6 +18,7 @@ from sparse_opt._errors import StepError
 from sparse_opt._exclusive import Use, exclusive
 from sparse_opt._program import Array, Program
 from sparse_opt._ranks import Ranks
+from sparse_opt._snapshot import Snapshot
 
 Choice = Literal["random", "largest", "mask"]
 
@@ -86,21 +87,9 @@ class Values:
         pattern = self._step.patterns[buffer.pattern]
         return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
 
-    def _stored(self, name: str) -> Array | None:
-        """Returns which entries of an array lie in stored blocks; None if all may."""
-        origin = self.origins.get(name)
-        parts = origin.parts if origin else [name]
-        if not any(self.buffers[p].kind == "values" for p in parts if p in self.buffers):
-            return None
-        kept = {part: self._stored_part(self.buffers[part]) for part in parts}
-        return origin.join(kept) if origin else kept[name]
-
-    def _stored_part(self, buffer: Buffer) -> Array:
-        if buffer.kind != "values":
-            return np.ones(buffer.shape, np.bool_)
-        pattern = self._step.patterns[buffer.pattern]
-        values = np.ones(buffer.shape, np.bool_)
-        return _blocks.to_dense(pattern, self._session.blocks(pattern), values)
+    def _snapshot(self) -> Snapshot:
+        """Returns what keeps arrays as they are now, from when they are asked for."""
+        return Snapshot(self)
 
     @exclusive
     def write(self, name: str, value: Array) -> None:

@@ -89,13 +89,13 @@ class Beside:
             self._take_trace(self._trace())
         kept, masks = self._take_masks(call)
         values, gradients = self._evaluate(False, before, masks)
-        exact, exact_gradients = values, gradients
+        exact, exact_gradients = None, None
         if call.is_exact:
             exact, exact_gradients = self._evaluate(True, before, masks)
         rerun = Rerun(outside=functools.partial(self._outside, first))
         work = _Work(self._parts, self._owners, call, kept, self._seen.epsilon, self._noise)
         work.look(gradients, exact_gradients)
-        rerun.expected = list(work.expected(before, values, exact))
+        rerun.expected = list(work.expected(values, exact))
         rerun.doubt = self._doubt(kept, before, values)
         rerun.instead = (
             "take gradients by jax.grad at the weights themselves, or take the mark away"
@@ -143,8 +143,8 @@ class Beside:
         names = [name for name, _ in (*self._parts.state, *self._parts.batch)]
         own = [leaf for _, leaf in self._parts.state]
         for name, like, value in zip(names, self._like, (*own, *given)):
-            if name in call.names:
-                yield _arrays.shown(call.read(name), like)
+            if name in call.state.names:
+                yield _arrays.shown(call.state.read(name), like)
             elif isinstance(value, jax.ShapeDtypeStruct):
                 raise Unchecked(f"the step has no value of '{name}'")
             else:
@@ -154,14 +154,18 @@ class Beside:
         """Returns which entries of the state are stored, and each such mask once."""
         kept: dict[str, Array] = {}
         masks: dict[tuple[int, bytes], int] = {}
+        seen: dict[int, int] = {}  # Arrays of one pattern have one mask.
         supports = []
         for name, like in self._parts.state:
-            stored = call.stored(name) if name in call.names else None
+            stored = call.state.stored(name) if name in call.state.names else None
             key = None
             shape = np.shape(like)
             if stored is not None:
                 kept[name] = stored.reshape(shape)
-                key = masks.setdefault((stored.size, stored.tobytes()), len(masks))
+                if id(stored) not in seen:
+                    entries = stored.size, stored.tobytes()
+                    seen[id(stored)] = masks.setdefault(entries, len(masks))
+                key = seen[id(stored)]
             is_weight = stored is not None or name in self._parts.parameters
             supports.append(_supports.weight(name, shape, key) if is_weight else NONE)
         supports += [NONE] * len(self._parts.batch)
@@ -247,34 +251,37 @@ class _Work:
     ) -> None:
         self._parts, self._owners, self._call, self._kept = parts, owners, call, kept
         self._coarsest, self._noise = coarsest, noise
-        self._unsure: dict[str, Array] = {}
+        self._unsure: dict[str, Array | None] = {}
+        self._gradients: dict[str, Array] = {}
 
-    def look(self, gradients: Mapping[str, Array], exact: Mapping[str, Array]) -> None:
+    def look(
+        self, gradients: Mapping[str, Array], exact: Mapping[str, Array] | None
+    ) -> None:
         """Notes which gradients are nothing but rounding."""
-        flat = {name: _flat(g, False) for name, g in gradients.items()}
-        largest = max((float(np.abs(g).max()) for g in flat.values()), default=0.0)
-        for name, gradient in flat.items():
-            other = exact[name].ravel() if self._call.is_exact else None
-            with np.errstate(all="ignore"):
-                found: Array = unsure(
-                    name, gradient, other, largest, self._coarsest, self._noise
-                )
-            # What is stored nowhere is 0 for sure.
-            stored = self._kept.get(name)
-            self._unsure[name] = found if stored is None else found & stored.ravel()
+        pack = self._call.state.pack
+        found = {n: _flat(pack(n, g), False) for n, g in gradients.items()}
+        others = None if exact is None else {n: pack(n, g) for n, g in exact.items()}
+        self._unsure = unsure(found, others, self._coarsest, self._noise)
+        self._gradients = found
 
     def expected(
-        self, before: Sequence[Any], values: Sequence[Array], exact: Sequence[Array]
+        self,
+        values: Sequence[Array],
+        exact: Sequence[Array] | None,
     ) -> Iterator[Expected]:
         """Yields what the compiled step has to have after its run."""
+        others: Sequence[Array | None] = exact or [None] * len(values)
         count = len(self._parts.state)
         for place, name in enumerate(self._parts.results):
-            value, other = values[count + place], exact[count + place]
+            value, other = values[count + place], others[count + place]
             yield self._expect(name, "result", value, other, None, None, place)
+        state = self._call.state
         for i, (name, like) in enumerate(self._parts.state):
-            if name in self._call.names:
-                old = _arrays.numbers(before[i])
-                yield self._expect(name, self._kind(name), values[i], exact[i], old, like)
+            if name in state.names:
+                old = _arrays.decoded(state.kept(name), _arrays.dtype_of(like))
+                value, other = state.pack(name, values[i]), others[i]
+                other = None if other is None else state.pack(name, other)
+                yield self._expect(name, self._kind(name), value, other, old, like)
 
     def _kind(self, name: str) -> str:
         """Returns what has numbers of one size: parameters, or one moment of all."""
@@ -288,7 +295,7 @@ class _Work:
         name: str,
         kind: str,
         value: Array,
-        exact: Array,
+        exact: Array | None,
         before: Array | None,
         like: Any,
         place: int = -1,
@@ -297,18 +304,21 @@ class _Work:
         unsure_entries = self._unsure.get(owner)
         dtype = value.dtype if like is None else _arrays.dtype_of(like)
         is_alike = unsure_entries is not None and unsure_entries.size == value.size
+        gradient = self._gradients.get(name) if place < 0 else None
+        has_gradient = gradient is not None and gradient.size == value.size
         is_whole = not _reference.epsilon_of(value.dtype)
         return Expected(
             name,
             kind,
             _flat(value, is_whole),
-            _flat(exact, is_whole),
+            None if exact is None else _flat(exact, is_whole),
             None if before is None else _flat(before, is_whole),
             unsure_entries if is_alike and place < 0 else None,
             epsilon=_reference.epsilon_of(value.dtype),
             coarsest=self._coarsest,
             is_marked=owner in self._kept,
             decode=lambda array: _flat(_arrays.decoded(array, dtype), is_whole),
+            gradient=gradient if has_gradient else None,
             place=place,
         )
 
@@ -323,9 +333,8 @@ def _stale(line: str) -> StepError:
 
 def _flat(array: Array, is_whole: bool) -> Array:
     """Returns numbers in one line, of a type that NumPy computes with."""
-    if is_whole or array.dtype == np.float64:
-        return array.ravel().astype(np.float64)
-    return array.ravel().astype(np.float32)
+    held = np.float64 if is_whole or array.dtype == np.float64 else np.float32
+    return array.ravel().astype(held, copy=False)
 
 
 def _described(leaf: Any) -> Any:

@@ -15,7 +15,7 @@ import contextlib
 import functools
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class Eager:
         self._model, self._optimizers = model, optimizers
         self.attributes: Mapping[str, tuple[torch.nn.Module, str]] = {}
         self.noise: dict[str, float] = {}  # gradients below it are unsure
+        self._first: _optimizer.State = {}  # what optimizers have in front of one
         self._counters, self._names, self._draws = counters, names, draws
         self._places = _optimizers.parameter_names(model, optimizers)
         self._parameters = {n: p for n, p in model.named_parameters()}
@@ -78,7 +79,7 @@ class Eager:
         masks = {
             name: torch.from_numpy(mask).reshape(self._parameters[name].shape)
             for name in self._parameters
-            if (mask := call.stored(name)) is not None
+            if (mask := call.state.stored(name)) is not None
         }
         drawn = _states()
         rerun = Rerun(has_random=bool(self._draws))
@@ -86,19 +87,20 @@ class Eager:
             torch.inference_mode(False),
             torch.enable_grad(),
             torch.random.fork_rng(devices=()),
-            sdpa_kernel(SDPBackend.MATH),
-            _private.uncompiled(),
+            _attention_of(tensors.values()),
+            _private.uncompiled(call.is_exact),
             _effects.undone(
                 *self._model.modules(), *self._optimizers.objects, generators=False
             ),
-            _borrowed(tensors.values(), self._parameters.values()),
+            _borrowed(tensors, self._parameters.values(), call.state.names) as shared,
         ):
-            before = self._take(call, tensors)
+            types = self._take(call, tensors, shared)
             shadows = _shadows.Shadows(call.seed, call.is_exact)
-            work = _Work(self, call, masks, shadows)
+            places = {_place(tensors[name]) for name in shared}
+            work = _Work(self, call, masks, shadows, places)
             with work.hooks(), _noted(self._optimizers.objects) as others:
                 returned = self._call(shadows, batch)
-            rerun.expected = list(work.expected(tensors, before, returned))
+            rerun.expected = list(work.expected(tensors, types, returned))
         rerun.others = others
         rerun.drawn = [n for n, s in _states().items() if s != drawn[n]]
         rerun.draws_alike = shadows.draws == self._draws
@@ -130,50 +132,95 @@ class Eager:
         }
 
     def _take(
-        self, call: Call, tensors: Mapping[str, torch.Tensor]
-    ) -> dict[str, torch.Tensor]:
-        """Puts values of the step into model and optimizer; returns them."""
-        values: dict[str, torch.Tensor] = {}
+        self, call: Call, tensors: Mapping[str, torch.Tensor], shared: Collection[str]
+    ) -> dict[str, torch.dtype]:
+        """Puts values of the step into model and optimizer; returns their types.
+
+        Tensors that are not `shared` get memory of their own for it."""
+        types: dict[str, torch.dtype] = {}
         for name, tensor in tensors.items():
-            if name in call.names:
-                values[name] = from_numpy(call.read(name), tensor.dtype)
-                tensor.data.copy_(values[name].reshape(tensor.shape))
-        self._take_state(call, values)
+            if name in call.state.names:
+                types[name] = tensor.dtype
+                value, is_kept = _read(call, name, tensor.dtype)
+                value = value.reshape(tensor.shape)
+                if name in shared:
+                    tensor.data.copy_(value)
+                else:
+                    tensor.data = value.clone() if is_kept else value
+        types |= self._take_state(call)
         groups = self._optimizers.param_groups
         for i, key in self._counters:
             name = _optimizer.name_of((i, key))
-            if name in call.names:
-                values[name] = torch.from_numpy(call.read(name))
-                groups[i][key] = _optimizer.as_number(values[name])
-        for group in groups:
-            if group.get("fused"):
-                group["fused"] = False
+            if name in call.state.names:
+                value = torch.from_numpy(call.state.read(name))
+                types[name] = value.dtype
+                groups[i][key] = _optimizer.as_number(value)
+        for part in self._optimizers.parts:
+            for group in part.param_groups:
+                if "fused" in group:
+                    group["fused"] = not call.is_exact and _may_fuse(part, group)
         ratios = _optimizer.exported_ratios(self._optimizers.first)
         for group, ratio in zip(groups, ratios):
             if call.rate is not None and group["lr"] is not None:
                 rate = call.rate * ratio
                 is_tensor = isinstance(group["lr"], torch.Tensor)
                 group["lr"] = torch.full_like(group["lr"], rate) if is_tensor else rate
-        return values
+        return types
 
-    def _take_state(self, call: Call, values: dict[str, torch.Tensor]) -> None:
-        initial = _optimizer.initial_state(self._model, self._optimizers)
+    def _take_state(self, call: Call) -> dict[str, torch.dtype]:
+        """Puts the optimizers' state of the step into them; returns its types."""
+        if not self._first:
+            self.note(_optimizer.initial_state(self._model, self._optimizers))
+        types: dict[str, torch.dtype] = {}
         for part in self._optimizers.parts:
+            firsts = self._firsts(call, part)
+            types |= {name: first.dtype for name, first in firsts.items()}
             state: defaultdict[Any, Any] = defaultdict(dict)
-            is_new = not any(part.state.values())
-            for p, name in self._optimized(part):
-                for key, first in initial.get(name, {}).items():
-                    full = f"optimizer.{name}.{key}"
-                    value = first
-                    if full in call.names:
-                        value = values[full] = from_numpy(call.read(full), first.dtype)
-                        is_new = is_new and torch.equal(value, first.cpu())
-                    held: Any = value.to(first.device, copy=True)
-                    if _optimizer.is_number(first):
-                        held = _optimizer.as_number(value)
-                    state[p][key] = held
             # What an optimizer makes in its first step is its own.
-            part.state = defaultdict(dict) if is_new else state
+            if any(part.state.values()) or not _are_first(call, firsts):
+                for p, name in self._optimized(part):
+                    for key, first in self._first.get(name, {}).items():
+                        state[p][key] = self._held(call, f"optimizer.{name}.{key}", first)
+            part.state = state
+        return types
+
+    def _firsts(self, call: Call, part: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+        """Returns what an optimizer that is new has of the step's arrays, by name."""
+        return {
+            full: first
+            for _, name in self._optimized(part)
+            for key, first in self._first.get(name, {}).items()
+            if (full := f"optimizer.{name}.{key}") in call.state.names
+        }
+
+    def _held(self, call: Call, name: str, first: torch.Tensor) -> Any:
+        """Returns what an optimizer has for an array of the step."""
+        value, is_kept = first, True
+        if name in call.state.names:
+            value, is_kept = _read(call, name, first.dtype)
+        if _optimizer.is_number(first):
+            return _optimizer.as_number(value)
+        return value.to(first.device, copy=is_kept)
+
+    def note(self, state: _optimizer.State) -> None:
+        """Takes what the optimizers' state is in front of the first step.
+
+        Of an optimizer that has taken steps the step's own values count."""
+        new = {
+            name
+            for part in self._optimizers.parts
+            if not any(part.state.values())
+            for _, name in self._optimized(part)
+        }
+        self._first = {
+            name: {
+                key: _compact(
+                    value, name in new or f"optimizer.{name}.{key}" not in self._names
+                )
+                for key, value in values.items()
+            }
+            for name, values in state.items()
+        }
 
     def _optimized(
         self, part: torch.optim.Optimizer | None = None
@@ -193,10 +240,14 @@ class _Work:
         call: Call,
         masks: Mapping[str, torch.Tensor],
         shadows: _shadows.Shadows,
+        borrowed: Collection[int],
     ) -> None:
         self._eager, self._call, self._masks = eager, call, masks
-        self._shadows = shadows
-        self._unsure: dict[str, torch.Tensor] = {}
+        self._shadows, self._borrowed = shadows, borrowed
+        self._stepped: set[int] = set()  # optimizers, by identity
+        self._unsure: dict[str, Array | None] = {}
+        # Of gradients: what has them, its version then, what the step would store.
+        self._gradients: dict[str, tuple[torch.Tensor, int, Array]] = {}
         self._sums: dict[str, torch.Tensor] = {}
         held = {n: m.__dict__[key] for n, (m, key) in eager.attributes.items()}
         self._attributes = {n: (t.shape, t.dtype) for n, t in held.items()}
@@ -212,9 +263,9 @@ class _Work:
             if mask is not None:
                 mask = masked[id(p)] = mask.to(p.device)
                 if p.requires_grad:
-                    hook = functools.partial(torch.mul, mask)
+                    hook = functools.partial(_masked, mask, self._call.is_exact)
                     handles.append(p.register_hook(hook))  # type: ignore[no-untyped-call]
-            if _arguments.SUM + name in self._call.names and p.requires_grad:
+            if _arguments.SUM + name in self._call.state.names and p.requires_grad:
                 add = functools.partial(self._add, name)
                 register: Any = p.register_post_accumulate_grad_hook
                 handles.append(register(add))
@@ -232,32 +283,52 @@ class _Work:
 
     def _look(self, part: torch.optim.Optimizer, *_: Any) -> None:
         """Notes which gradients are nothing but rounding."""
+        if id(part) in self._stepped:
+            with torch.no_grad():
+                self._mask_state(part)  # Only another step of one call reads it.
+        exact: dict[str, Array] | None = None
+        pack = self._call.state.pack
         with torch.no_grad(), _private.undispatched():
             optimized = self._eager._optimized(part)
-            found = [(n, p.grad) for p, n in optimized if p.grad is not None]
-            largest = max((float(g.abs().max()) for _, g in found), default=0.0)
-            for name, gradient in found:
-                exact = self._shadows.of(gradient) if self._call.is_exact else None
-                epsilon, noise = self._shadows.epsilon, self._eager.noise
-                self._unsure[name] = unsure(name, gradient, exact, largest, epsilon, noise)
+            found = {n: p.grad for p, n in optimized if p.grad is not None}
+            if self._call.is_exact:
+                exact = {n: pack(n, _numbers(self._shadows.of(g))) for n, g in found.items()}
+            gradients = {n: pack(n, _numbers(g)) for n, g in found.items()}
+            epsilon, noise = self._shadows.epsilon, self._eager.noise
+            self._unsure |= unsure(gradients, exact, epsilon, noise)
+            self._gradients |= {
+                n: (g, g._version, gradients[n]) for n, g in found.items()
+            }
 
     def _mask(self, part: torch.optim.Optimizer, *_: Any) -> None:
-        """Drops what is stored nowhere."""
+        """Drops of weights what is stored nowhere."""
+        self._stepped.add(id(part))
         with torch.no_grad():
             for p, name in self._eager._optimized(part):
-                if name not in self._masks:
-                    continue
-                mask = self._masks[name].to(p.device)
-                p.mul_(mask)
-                for key, value in part.state.get(p, {}).items():
-                    stored = self._call.stored(f"optimizer.{name}.{key}")
-                    if stored is not None and isinstance(value, torch.Tensor):
-                        value.mul_(torch.from_numpy(stored).reshape(value.shape).to(p.device))
+                if name in self._masks:
+                    self._drop(p, self._masks[name])
+
+    def _mask_state(self, part: torch.optim.Optimizer) -> None:
+        """Drops of an optimizer's state what is stored nowhere."""
+        for p, name in self._eager._optimized(part):
+            for key, value in part.state.get(p, {}).items():
+                stored = self._call.state.stored(f"optimizer.{name}.{key}")
+                if stored is not None and isinstance(value, torch.Tensor):
+                    self._drop(value, torch.from_numpy(stored).reshape(value.shape))
+
+    def _drop(self, tensor: torch.Tensor, mask: torch.Tensor) -> None:
+        """Makes 0 of what a mask leaves out."""
+        if self._call.is_exact or not _is_plain(tensor):
+            tensor.mul_(mask.to(tensor.device))
+            return
+        # NumPy is twice as fast where types differ.
+        array = tensor.detach().numpy()
+        np.multiply(array, mask.numpy(), out=array)
 
     def _add(self, name: str, p: torch.Tensor) -> None:
         """Makes the gradient of a micro-batch the mean of all so far."""
-        total = from_numpy(self._call.read(_arguments.SUM + name), p.dtype).to(p.device)
-        count = float(self._call.read(_arguments.COUNT)) + 1
+        total = from_numpy(self._call.state.read(_arguments.SUM + name), p.dtype).to(p.device)
+        count = float(self._call.state.read(_arguments.COUNT)) + 1
         assert p.grad is not None
         self._sums[name] = total.reshape(p.shape) + p.grad
         p.grad = (self._sums[name] / count).to(p.dtype)
@@ -265,39 +336,38 @@ class _Work:
     def expected(
         self,
         tensors: Mapping[str, torch.Tensor],
-        before: Mapping[str, torch.Tensor],
+        types: Mapping[str, torch.dtype],
         returned: Any,
     ) -> Iterator[Expected]:
         """Yields what the compiled step has to have after its run."""
         leaves = pytree.tree_leaves(returned)
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, torch.Tensor):
-                yield self._expect(f"results[{i}]" if i else "loss", "result", leaf, None, i)
+                name = f"results[{i}]" if i else "loss"
+                yield self._expect(name, "result", leaf, leaf.dtype, i)
         # An optimizer that has not stepped, and buffers that were replaced.
         waits = self._call.waits
         now = {**tensors, **dict(self._eager._model.named_buffers()), **self._left()}
-        for name in (n for n in tensors if n in before):
+        for name in (n for n in tensors if n in types):
             kind = "parameter" if name in self._eager._parameters else "buffer"
             is_old = waits and kind == "parameter"
-            value = before[name] if is_old else now[name]
-            yield self._expect(name, kind, value, before[name])
+            yield self._expect(name, kind, None if is_old else now[name], types[name])
         for name, total in self._sums.items():
-            full = _arguments.SUM + name
-            old = from_numpy(self._call.read(full), total.dtype)
-            yield self._expect(full, "state", total if waits else torch.zeros_like(total), old)
+            new = total if waits else torch.zeros_like(total)
+            yield self._expect(_arguments.SUM + name, "state", new, total.dtype)
         for part, p in self._eager._optimizers.owned():
             name = self._eager._places[id(p)]
             for key, value in part.state.get(p, {}).items():
                 full = f"optimizer.{name}.{key}"
-                if full in before and value is not None:
-                    new = before[full] if waits else torch.as_tensor(value)
-                    yield self._expect(full, "state", new, before[full])
+                if full in types and value is not None:
+                    left = None if waits else torch.as_tensor(value)
+                    yield self._expect(full, "state", left, types[full])
         for i, key in self._eager._counters:
             full = _optimizer.name_of((i, key))
-            if full in before:
+            if full in types:
                 number = self._eager._optimizers.param_groups[i][key]
-                new = before[full] if waits else torch.as_tensor(number)
-                yield self._expect(full, "state", new, before[full])
+                left = None if waits else torch.as_tensor(number)
+                yield self._expect(full, "state", left, types[full])
 
     def _left(self) -> dict[str, torch.Tensor]:
         """Returns the tensors that the step left in plain attributes."""
@@ -312,34 +382,140 @@ class _Work:
         self,
         name: str,
         kind: str,
-        value: torch.Tensor,
-        before: torch.Tensor | None,
+        value: torch.Tensor | None,
+        dtype: torch.dtype,
         place: int = -1,
     ) -> Expected:
-        is_exact = self._call.is_exact
-        exact = self._shadows.of(value.detach()) if is_exact else value
-        dtype = value.dtype if before is None else before.dtype
+        """Returns what is expected of a tensor; without a value, what it was before."""
         owner = name.removeprefix("optimizer.").removeprefix(_arguments.SUM)
         owner = owner.rpartition(".")[0] if name.startswith("optimizer.") else owner
-        unsure = self._unsure.get(owner)
-        has_unsure = unsure is not None and unsure.shape == value.shape
+        before = exact = entries = None
+        if place < 0:
+            before = _numbers(from_numpy(self._call.state.kept(name), dtype))
+        if value is None:
+            assert before is not None
+            numbers = before
+        else:
+            numbers = self._stored(name, _numbers(value), place)
+            if self._call.is_exact:
+                twin = _numbers(self._shadows.of(value.detach()))
+                exact = self._stored(name, twin, place)
+            is_view = np.may_share_memory(numbers, _numbers(value))
+            if is_view and _place(value) in self._borrowed:
+                numbers = numbers.copy()  # It gets back what it had.
+            parameter = self._eager._parameters.get(owner)
+            if parameter is not None and parameter.shape == value.shape:
+                entries = self._unsure.get(owner)
 
         def decode(array: Array) -> Array:
             return _numbers(from_numpy(np.ascontiguousarray(array), dtype))
 
+        gradient = None
+        if kind == "parameter" and name in self._gradients:
+            held, version, gradient = self._gradients[name]
+            if held._version != version or gradient.size != numbers.size:
+                gradient = None  # It is another one now.
+
         return Expected(
             name,
             kind,
-            _numbers(value).copy(),
-            _numbers(exact),
-            None if before is None else _numbers(before),
-            unsure.cpu().flatten().numpy() if unsure is not None and has_unsure else None,
+            numbers,
+            exact,
+            before,
+            entries if entries is not None and entries.size == numbers.size else None,
             epsilon=torch.finfo(dtype).eps if dtype.is_floating_point else 0.0,
             coarsest=self._shadows.epsilon,
             is_marked=owner in self._masks,
             decode=decode,
+            gradient=gradient,
             place=place,
         )
+
+    def _stored(self, name: str, numbers: Array, place: int) -> Array:
+        """Returns the numbers of a tensor that the step stores: of a result, all."""
+        return numbers if place >= 0 else self._call.state.pack(name, numbers)
+
+
+def _masked(mask: torch.Tensor, is_exact: bool, gradient: torch.Tensor) -> torch.Tensor:
+    """Returns a gradient, 0 where a mask is."""
+    if is_exact or gradient.requires_grad or not _is_plain(gradient):
+        return torch.mul(mask, gradient)
+    result = torch.empty_like(gradient)
+    np.multiply(gradient.detach().numpy(), mask.numpy(), out=result.numpy())
+    return result
+
+
+def _may_fuse(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> bool:
+    """Returns whether one operation may do what PyTorch's optimizer does in many: in the
+    same types, in less time."""
+    return (
+        type(optimizer) in (torch.optim.Adam, torch.optim.AdamW)
+        and not any(group[key] for key in ("foreach", "capturable", "differentiable"))
+        and all(_is_plain(p) for p in group["params"])
+    )
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Returns whether NumPy computes with a tensor as it is."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.is_contiguous()
+        and tensor.dtype in (torch.float32, torch.float64)
+    )
+
+
+def _attention_of(
+    tensors: Iterable[torch.Tensor],
+) -> contextlib.AbstractContextManager[Any]:
+    """Lets a device draw the random numbers of attention one by one, as the step does.
+    Kernels of processors draw none."""
+    if all(tensor.device.type == "cpu" for tensor in tensors):
+        return contextlib.nullcontext()
+    return sdpa_kernel(SDPBackend.MATH)
+
+
+def _compact(value: torch.Tensor, counts: bool) -> torch.Tensor:
+    """Returns a tensor in less memory: one of a constant as a view of one number, one
+    that does not count without its values."""
+    if value.numel() <= 1:
+        return value
+    if value.is_floating_point() and value.numel():
+        least, most = value.aminmax()
+        if bool(least == most):
+            return least.expand(value.shape)
+    return value if counts else value.new_empty(0)
+
+
+def _are_first(call: Call, firsts: Mapping[str, torch.Tensor]) -> bool:
+    """Returns whether the step has the state of a new optimizer."""
+    # Numbers tell soonest.
+    for name, first in sorted(firsts.items(), key=lambda pair: pair[1].numel()):
+        kept = _numbers(from_numpy(call.state.kept(name), first.dtype))
+        if not first.numel():
+            same = not kept.size
+        elif _is_constant(first):
+            same = bool((kept == float(first.flatten()[0])).all())
+        else:
+            same = np.array_equal(kept, call.state.pack(name, _numbers(first)))
+        if not same:
+            return False
+    return True
+
+
+def _is_constant(tensor: torch.Tensor) -> bool:
+    return not any(tensor.stride())
+
+
+def _read(call: Call, name: str, dtype: torch.dtype) -> tuple[torch.Tensor, bool]:
+    """Returns what the step had, and whether it is not to be written."""
+    array = call.state.read(name)
+    is_kept = np.may_share_memory(array, call.state.kept(name))
+    return from_numpy(array, dtype), is_kept
+
+
+def _place(tensor: torch.Tensor) -> int:
+    """Returns where the memory of a tensor lies."""
+    return tensor.untyped_storage().data_ptr()
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
@@ -351,23 +527,40 @@ def _numbers(tensor: torch.Tensor) -> Array:
     return array
 
 
-def _states() -> dict[str, str]:
+def _states() -> dict[str, Any]:
     """Returns the states of generators that no compiled step draws from."""
-    return {"random": repr(random.getstate()), "numpy.random": repr(np.random.get_state())}
+    kind, numbers, *rest = np.random.get_state(legacy=True)
+    return {
+        "random": random.getstate(),
+        "numpy.random": (kind, np.asarray(numbers).tobytes(), *rest),
+    }
 
 
 @contextlib.contextmanager
-def _borrowed(tensors: Any, parameters: Any) -> Iterator[None]:
-    """Puts back what tensors hold, bit for bit, and gradients."""
-    saved = [(t, t.data, t.detach().clone()) for t in tensors]
+def _borrowed(
+    tensors: Mapping[str, torch.Tensor],
+    parameters: Iterable[torch.Tensor],
+    given: Collection[str],
+) -> Iterator[Collection[str]]:
+    """Puts back what tensors hold, bit for bit, and gradients.
+
+    Yields the names of those whose memory is written: others see it, or no value is
+    `given` for them. The rest keep their memory, and get other memory meanwhile.
+    """
+    shared = {n for n, t in tensors.items() if n not in given or not _private.is_alone(t)}
+    saved = [
+        (t, t.data, t.detach().clone() if name in shared else None)
+        for name, t in tensors.items()
+    ]
     gradients = [(p, p.grad) for p in parameters]
     for p, _ in gradients:
         p.grad = None
     try:
-        yield
+        yield shared
     finally:
         for tensor, memory, value in saved:
-            memory.copy_(value)
+            if value is not None:
+                memory.copy_(value)
             tensor.data = memory
         for p, gradient in gradients:
             p.grad = gradient

@@ -82,7 +82,13 @@ def _save(value: Any, saved: dict[int, Callable[[], Any]]) -> None:
         saved[id(value)] = functools.partial(setattr, bits, "state", bits.state)
     if isinstance(value, (list, dict, set, deque, tuple)):
         for item in list(value.values() if isinstance(value, dict) else value):
-            _save(item, saved)
+            if isinstance(item, _SAVED):
+                _save(item, saved)
+
+
+_SAVED = (
+    list, dict, set, deque, tuple, random.Random, torch.Generator, np.random.Generator,
+)  # fmt: skip
 
 
 def _fill(container: Any, content: Any) -> None:

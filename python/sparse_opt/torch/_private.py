@@ -52,6 +52,7 @@ from sparse_opt.torch.rewrites import (
 __all__ = [
     "TorchDispatchMode",
     "compiling",
+    "is_alone",
     "keep_lines_of",
     "know_mapping",
     "make_fx",
@@ -289,17 +290,27 @@ def masked_calls(
 
 
 @contextlib.contextmanager
-def uncompiled() -> Iterator[None]:
-    """Runs what was compiled by PyTorch as it was written, and recurrent layers without
-    operations of oneDNN, which has none in float64."""
+def uncompiled(is_exact: bool) -> Iterator[None]:
+    """Runs what was compiled by PyTorch as it was written; if it `is_exact`, without
+    operations of oneDNN, which has none of recurrent layers in float64."""
     stance = torch.compiler.set_stance("force_eager")
     has_onednn = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
+    torch._C._set_mkldnn_enabled(has_onednn and not is_exact)
     try:
         with stance:
             yield
     finally:
         torch._C._set_mkldnn_enabled(has_onednn)
+
+
+def is_alone(tensor: torch.Tensor) -> bool:
+    """Returns whether no other tensor lies in a tensor's memory, nor in a part of it."""
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    if count is None or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return False
+    storage, other = tensor.untyped_storage(), torch.empty(1).untyped_storage()
+    is_whole = storage.nbytes() == tensor.numel() * tensor.element_size()
+    return is_whole and bool(count(storage._cdata) <= count(other._cdata) + 1)
 
 
 def undispatched() -> contextlib.AbstractContextManager[Any]:

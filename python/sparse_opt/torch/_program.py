@@ -92,9 +92,10 @@ class TorchProgram:
             **_optimizer.counters_of(self._optimizers, self._counters),
             **{n: torch.tensor(v, dtype=torch.float64) for n, v in self._schedule().items()},
         }
-        for name, state in _optimizer.initial_state(
-            self._model, self._optimizers
-        ).items():
+        initial = _optimizer.initial_state(self._model, self._optimizers)
+        if self._eager is not None:
+            self._eager.note(initial)
+        for name, state in initial.items():
             for key, value in state.items():
                 tensors[f"optimizer.{name}.{key}"] = value
         for name in self._names:

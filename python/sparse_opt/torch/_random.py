@@ -12,6 +12,7 @@ one is made of two of them (Box and Muller 1958).
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -204,9 +205,15 @@ def is_random(node: torch.fx.Node) -> bool:
     return is_random_operation(node.target)
 
 
+# Attention that PyTorch takes where nothing is dropped, tagged like its kin.
+_DRAWS_NONE = aten._scaled_dot_product_flash_attention_for_cpu.default
+
+
+@functools.cache
 def is_random_operation(operation: Any) -> bool:
     return (
         isinstance(operation, torch._ops.OpOverload)
+        and operation is not _DRAWS_NONE
         and torch.Tag.nondeterministic_seeded in operation.tags
     )
 

@@ -50,6 +50,7 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._follows = follows
         self._shadows: dict[int, _Shadow] = {}
         self.epsilon = 0.0  # the coarsest that the program computed with
+        self._types: set[torch.dtype] = set()
         self._numbers = _random.Numbering()
         self._random = _random.eager(
             torch.tensor(seed, dtype=torch.int32), iter(self._numbers.take, None)
@@ -78,7 +79,7 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self._random[func](*args, **kwargs)
         if not self._follows:
             result = func(*args, **kwargs)
-            self._note_types(_tensors(result))
+            self._note_types(result if isinstance(result, (tuple, list)) else (result,))
             return result
         inputs = _tensors((args, kwargs))
         is_real = any(t.is_floating_point() or self._known(t) is not None for t in inputs)
@@ -126,10 +127,15 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
             if _place(tensor) not in places and shadow.shape == tensor.shape:
                 self._add(tensor, shadow, _place(shadow) not in taken)
 
-    def _note_types(self, results: Sequence[torch.Tensor]) -> None:
-        for tensor in results:
-            if tensor.is_floating_point():
-                self.epsilon = max(self.epsilon, torch.finfo(tensor.dtype).eps)
+    def _note_types(self, results: Sequence[Any]) -> None:
+        """Notes the types of tensors; an operation returns them alone or in lists."""
+        for result in results:
+            if isinstance(result, (tuple, list)):
+                self._note_types(result)
+            elif isinstance(result, torch.Tensor) and result.dtype not in self._types:
+                self._types.add(result.dtype)
+                if result.is_floating_point():
+                    self.epsilon = max(self.epsilon, torch.finfo(result.dtype).eps)
 
     def _argument(self, value: Any) -> Any:
         """Returns what an operation takes in float64 in the place of an argument."""

@@ -19,10 +19,17 @@ def refuse(action: Any, *arguments: Any, **options: Any) -> None:
 
 def store_all(step: Any) -> None:
     """Has a step say that all entries of its weights are stored."""
-    stored = step._stored
+    make = step._snapshot
 
-    def all_of(name: str) -> Any:
-        mask = stored(name)
-        return None if mask is None else np.ones_like(mask)
+    def snapshot() -> Any:
+        made = make()
+        stored = made.stored
 
-    step._stored = all_of
+        def all_of(name: str) -> Any:
+            mask = stored(name)
+            return None if mask is None else np.ones_like(mask)
+
+        made.stored = all_of
+        return made
+
+    step._snapshot = snapshot
