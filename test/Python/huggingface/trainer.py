@@ -12,7 +12,7 @@ import sys
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
-from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_callback import PrinterCallback, TrainerCallback
 
 from refusals import refuse
 from sparse_opt import Group
@@ -130,6 +130,20 @@ run.model.load_state_dict(loaded)
 run.evaluate()
 kept = all(torch.equal(v, loaded[k]) for k, v in run.model.state_dict().items())
 print(f"best {abs(found - run.state.best_metric) < 1e-4}, loaded {kept}")
+
+# So it does behind a step that nothing evaluates or saves, of a training that a callback ends.
+
+
+class Ends(TrainerCallback):
+    def on_step_end(self, args, state, control, **named):
+        control.should_training_stop = state.global_step == 3
+
+
+# CHECK: best of before True
+run = sparse("before", args={**best, "max_steps": 6, "eval_steps": 2, "save_steps": 2}, callbacks=[Ends()])
+run.train()
+found = run.evaluate()["eval_loss"]
+print(f"best of before {abs(found - run.state.best_metric) < 1e-4}")
 
 # A second train() goes on with weights and patterns, of a run that was resumed, too.
 
