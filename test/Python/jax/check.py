@@ -24,7 +24,7 @@ class Lines(logging.Handler):
     """Prints what the check says, without its numbers."""
 
     def emit(self, record):
-        print(re.sub(r"[0-9.e-]+(%| s$)", r"N\1", record.getMessage()))
+        print(re.sub(r"[0-9.e+-]+(%| s$)", r"N\1", record.getMessage()))
 
 
 logging.getLogger("sparse_opt").addHandler(Lines())
