@@ -118,7 +118,9 @@ class Expected:
         if largest <= 1 or self.gradient is None or self.got is None:
             return largest
         weighted, most = products(self.got, self.value, self.gradient, self.unsure)
-        return max(_share(weighted, most * bounds[1]), _share(largest * bounds[1], bounds[2]))
+        apart = self.distance.sure[0]
+        allowed = max(_share(weighted, most * bounds[1]), _share(apart, bounds[2]))
+        return allowed if allowed <= 1 else largest
 
     def take_noise(self, known: dict[str, Noise], is_exact: bool) -> None:
         """Takes what rounding makes of a tensor from a run before, or tells later ones."""

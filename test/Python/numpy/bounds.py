@@ -98,7 +98,7 @@ typical = np.argmin(np.abs(np.abs(gradient) - 0.2 * largest))
 # CHECK-NEXT: a small gradient: allowed
 # CHECK-NEXT: no gradient to know: 'w' 0.0009{{.*}} away, of which rounding explains 1{{.*}}e-05
 # CHECK-NEXT: a typical one: 'w' 0.0009{{.*}} away
-# CHECK-NEXT: a small one, by much: 'w' {{.*}}e-06 away
+# CHECK-NEXT: a small one, by much: 'w' 0.006 away
 # CHECK-NEXT: many small ones: 'w' 7e-06 away
 # CHECK-NEXT: all by 1 %: 'w' 1e-05 away, of which rounding explains 1.1e-06
 # CHECK-NEXT: none moves: 'w' 0.001 away, of which rounding explains 1.1e-06
