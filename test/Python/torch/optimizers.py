@@ -154,6 +154,54 @@ for i, batch in enumerate(data):
     adding(batch, apply=i % 2 == 1)
 print("micro-batches", "optimizer.groups.1.eps" in adding.buffers)
 
+# One that has taken steps beside a new one. The check finds what is wrong of either: the state in front of the first
+# step is each one's own.
+
+
+def beside(change=None):
+    model, _, second = pair()
+    first = optim.AdamW(model[0].parameters(), 0.01)
+    mse_step(model, first, data[0])
+    marks = ["match=(0|2).weight$ block=4x4 density=0.5"]
+    step = compiled(model, {"a": first, "b": second}, marks, lambda m, o, x: closing(o["b"])(m, o["a"], x))
+    run = step._session.run
+
+    def run_wrong():
+        before = {name: array.copy() for name, array in step.arrays.items()}
+        run()
+        change(before, step.arrays)
+
+    if change:
+        step._session.run = run_wrong
+    step(data[0]), step(data[1])
+    print("beside", int(step.read("optimizer.0.bias.step")), int(step.read("optimizer.2.bias.step")))
+
+
+def scale(name):
+    def change(before, after):
+        after[name] += 0.01 * (after[name] - before[name])
+
+    return change
+
+
+def freeze(name):
+    def change(before, after):
+        after[name][...] = before[name]
+
+    return change
+
+
+# CHECK-NEXT: beside 3 2
+# CHECK-NEXT: expected run 1 {{.*}} but got 'optimizer.0.weight.exp_avg' {{.*}} away
+# CHECK-NEXT: expected run 1 {{.*}} but got 'optimizer.0.bias.step' 1 away
+# CHECK-NEXT: expected run 1 {{.*}} but got 'optimizer.2.weight.exp_avg' {{.*}} away
+# CHECK-NEXT: expected run 1 {{.*}} but got 'optimizer.2.bias.step' 1 away
+beside()
+refuse(beside, scale("optimizer.0.weight.exp_avg"))
+refuse(beside, freeze("optimizer.0.bias.step"))
+refuse(beside, scale("optimizer.2.weight.exp_avg"))
+refuse(beside, freeze("optimizer.2.bias.step"))
+
 # What is not carried.
 
 
