@@ -283,6 +283,9 @@ class _Work:
 
     def _look(self, part: torch.optim.Optimizer, *_: Any) -> None:
         """Notes which gradients are nothing but rounding."""
+        for group in part.param_groups:
+            if group.get("fused") and not _are_plain_gradients(group):
+                group["fused"] = False
         if id(part) in self._stepped:
             with torch.no_grad():
                 self._mask_state(part)  # Only another step of one call reads it.
@@ -453,6 +456,13 @@ def _may_fuse(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> boo
         and not any(group[key] for key in ("foreach", "capturable", "differentiable"))
         and all(_is_plain(p) for p in group["params"])
     )
+
+
+def _are_plain_gradients(group: Mapping[str, Any]) -> bool:
+    """Returns whether PyTorch's operation, which reads gradients as they lie in memory,
+    reads them as their parameters."""
+    gradients = (p.grad for p in group["params"])
+    return all(g is None or _is_plain(g) for g in gradients)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

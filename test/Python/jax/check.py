@@ -450,7 +450,7 @@ def fails_later(state, x):
 
 # CHECK-NEXT: the step runs unchecked: the program computes the gradient of 'state.params.a' without jax.grad or its kin, and it has 'metrics.1' {{.*}} away, of which rounding explains {{.*}}: take gradients by jax.grad at the weights themselves, or take the mark away
 # CHECK-NEXT: the step runs unchecked: what the program differentiates at is made of a marked weight ('state.params.a') in a way that the check does not follow at {{.*}}check.py:[[@LINE-14]], and it has 'metrics.1' {{.*}}: take gradients by jax.grad at the weights themselves, or take the mark away
-# CHECK-NEXT: the step runs unchecked: the program's own step raises 'RuntimeError: no more' at {{.*}}check.py:[[@LINE-5]]: raise RuntimeError("no more")
+# CHECK-NEXT: the step runs unchecked: the program's own step raises 'RuntimeError: no more' at {{.*}}check.py:[[@LINE-6]]: raise RuntimeError("no more")
 # CHECK-NEXT: the step runs unchecked: JAX {{.*}} differentiates in another way
 with warnings.catch_warnings(record=True) as messages:
     warnings.simplefilter("always")
