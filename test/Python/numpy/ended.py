@@ -2,7 +2,7 @@
 #
 # A compiler that ends without an error is one sentence, not its last remark.
 
-# RUN: %python %s %t | FileCheck %s --implicit-check-not=remark
+# RUN: %numpy_python %s %t | FileCheck %s --implicit-check-not=remark
 
 import pathlib
 import sys
