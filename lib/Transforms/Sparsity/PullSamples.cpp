@@ -120,8 +120,11 @@ bool Propagation::pullElementWise(linalg::LinalgOp op) {
     auto [pattern, transpose] = key;
     SmallVector<Value> inputs;
     for (OpOperand *input : op.getDpsInputOperands()) {
-      bool swapped = getAccess(op, *input, identity) == Access::Transposed;
-      Value value = getStored(input->get(), pattern, transpose != swapped);
+      Access access = getAccess(op, *input, identity);
+      bool swapped = access == Access::Transposed;
+      Value value;
+      if (swapped || access == Access::Same || getUniform(input->get()))
+        value = getStored(input->get(), pattern, transpose != swapped);
       inputs.push_back(value ? value
                              : sampleOperand(op, *input, pattern, transpose));
     }

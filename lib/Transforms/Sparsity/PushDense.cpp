@@ -191,7 +191,9 @@ getStoredInputs(RewriterBase &rewriter, linalg::LinalgOp op,
     if (access == Access::Other)
       return failure();
     auto toDense = operand->get().getDefiningOp<ToDenseOp>();
-    if (!toDense)
+    // A matrix of one row or column that is broadcast is a vector.
+    bool isMatrix = access == Access::Same || access == Access::Transposed;
+    if (!toDense || !isMatrix)
       continue;
     bool transpose = toDense.getTranspose() != (access == Access::Transposed);
     if (!inputs.pattern) {

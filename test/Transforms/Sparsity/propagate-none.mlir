@@ -99,3 +99,22 @@ func.func @lookup(%p: !p, %table: tensor<5x1xf32>, %ids: tensor<8xi32>) -> tenso
   %sample = bsr.sample %p, %rows : !p, tensor<8x1xf32> -> tensor<3x2x1xf32>
   return %sample : tensor<3x2x1xf32>
 }
+
+// -----
+
+// A matrix of one row that is broadcast over rows is a vector.
+// CHECK-LABEL: func.func @row(
+// CHECK:         %[[ROW:.*]] = bsr.to_dense {{.*}} -> tensor<1x12xf32>
+// CHECK:         %[[WIDE:.*]] = linalg.generic {{.*}} ins(%[[ROW]] : tensor<1x12xf32>)
+// CHECK:         return %[[WIDE]]
+!p = !bsr.pattern<1x12, block = 1x4, slots = 2>
+func.func @row(%p: !p, %v: tensor<2x1x4xf32>) -> tensor<8x12xf32> {
+  %d = bsr.to_dense %p, %v : !p, tensor<2x1x4xf32> -> tensor<1x12xf32>
+  %e = tensor.empty() : tensor<8x12xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (0, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<1x12xf32>) outs(%e : tensor<8x12xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<8x12xf32>
+  return %0 : tensor<8x12xf32>
+}
