@@ -53,7 +53,7 @@ def one_hot(ids, count, like):
 
 
 def to_int(x):
-    return x.astype(jnp.int32)
+    return jnp.where(jnp.isnan(x), 0, x).astype(jnp.int32)
 
 
 def cast(x, name):

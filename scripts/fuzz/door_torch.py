@@ -40,7 +40,7 @@ def one_hot(ids, count, like):
 
 
 def to_int(x):
-    return x.to(torch.int32)
+    return torch.where(torch.isnan(x), 0.0, x).to(torch.int32)
 
 
 def cast(x, name):
