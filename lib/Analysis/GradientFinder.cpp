@@ -29,12 +29,19 @@ static bool isAnothers(const HiddenGradient &gradient,
 
 GradientFinder::GradientFinder(
     func::FuncOp func, ArrayRef<BoundWeight> weights,
+    ArrayRef<GradientMark> marks,
     function_ref<void(const BoundWeight &, Operation *, StringRef)> report)
     : func(func), weights(weights), report(report), spaces(func, weights),
       data(func), hiddenGradients(func, spaces), owners(func, spaces) {
   SmallVector<SmallVector<HiddenGradient>> candidates;
   for (auto [number, weight] : llvm::enumerate(weights)) {
     Forward forward(weight, data, spaces);
+    marked.push_back(findMarked(marks, weight, data, spaces));
+    if (!marked.back().empty()) {
+      candidates.emplace_back();
+      forwards.push_back(std::move(forward));
+      continue;
+    }
     Space &space = spaces[number];
     // Without a next value, the same may be the gradient of what is trained.
     bool isPlain = weight.samples.empty() ||
@@ -65,6 +72,12 @@ GradientFinder::GradientFinder(
       }
       hidden.back().push_back(gradient.value);
       spaces[number].entries[gradient.value].assign({gradient.entries});
+    }
+    for (const HiddenGradient &gradient : marked[number]) {
+      if (!spaces[number].entries.contains(gradient.value))
+        hidden.back().push_back(gradient.value);
+      if (gradient.isSure)
+        spaces[number].entries[gradient.value].assign({gradient.entries});
     }
     isAdded.push_back(
         !hiddenGradients.findMixtures(weight, forwards[number]).empty());

@@ -5,6 +5,7 @@
 #include "DialectInterfaces.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "support/RowView.h"
@@ -291,6 +292,43 @@ LogicalResult LiveOp::verify() {
 
 /// A constant is never kept.
 OpFoldResult BarrierOp::fold(FoldAdaptor adaptor) { return adaptor.getInput(); }
+
+//===----------------------------------------------------------------------===//
+// GradientOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult GradientOp::verify() {
+  Operation *parent = (*this)->getParentOp();
+  auto op = dyn_cast_or_null<linalg::GenericOp>(parent);
+  if (!op || op.getNumReductionLoops() || op.getNumResults() != 1) {
+    InFlightDiagnostic error = emitOpError(
+        "expected an element-wise linalg.generic with one result around it");
+    if (parent)
+      error << ", but got '" << parent->getName() << "'";
+    return error;
+  }
+  Block *body = op.getBody();
+  // The operation around it finds what is wrong with itself.
+  if (body->getNumArguments() != op->getNumOperands() ||
+      op.getIndexingMaps().size() != op->getNumOperands())
+    return success();
+  if (body->getOperations().size() != 2 || !getOutput().hasOneUse())
+    return emitOpError("expected to be all that its operation computes, but "
+                       "got a body of ")
+           << body->getOperations().size() << " operations";
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  auto requireIdentity = [&](AffineMap map, StringRef what) -> LogicalResult {
+    if (map.isIdentity())
+      return success();
+    return emitOpError("expected an identity map of ")
+           << what << ", but got " << AffineMapAttr::get(map);
+  };
+  if (auto arg = dyn_cast<BlockArgument>(getAt());
+      arg && arg.getOwner() == body &&
+      failed(requireIdentity(maps[arg.getArgNumber()], "the value")))
+    return failure();
+  return requireIdentity(maps.back(), "the result");
+}
 
 //===----------------------------------------------------------------------===//
 // ToDenseOp

@@ -894,3 +894,66 @@ func.func private @nameless_weight(tensor<8x8xf32> {bsr.mark = #bsr.mark<block =
 
 // expected-error @below {{argument #0: expected a bsr.name beside bsr.mask, but got none}}
 func.func private @nameless_mask(tensor<8x8xi1> {bsr.mask = #bsr.mask<weight = "w">})
+
+// -----
+
+func.func @gradient_outside(%g: f32) -> f32 {
+  // expected-error @below {{'bsr.gradient' op expected an element-wise linalg.generic with one result around it, but got 'func.func'}}
+  %r = bsr.gradient %g at %g : f32, f32
+  return %r : f32
+}
+
+// -----
+
+func.func @gradient_sum(%g: tensor<4xf32>, %s: tensor<f32>) -> tensor<f32> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>], iterator_types = ["reduction"]}
+      ins(%g : tensor<4xf32>) outs(%s : tensor<f32>) {
+  ^bb0(%a: f32, %out: f32):
+    // expected-error @below {{expected an element-wise linalg.generic with one result around it, but got 'linalg.generic'}}
+    %r = bsr.gradient %a at %a : f32, f32
+    linalg.yield %r : f32
+  } -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// -----
+
+func.func @gradient_computed(%g: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%g : tensor<4xf32>) outs(%g : tensor<4xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %n = arith.negf %a : f32
+    // expected-error @below {{expected to be all that its operation computes, but got a body of 3 operations}}
+    %r = bsr.gradient %n at %a : f32, f32
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @gradient_of_transpose(%g: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%g, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%g : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %at: f32, %out: f32):
+    // expected-error @below {{expected an identity map of the value, but got affine_map<(d0, d1) -> (d1, d0)>}}
+    %r = bsr.gradient %a at %at : f32, f32
+    linalg.yield %r : f32
+  } -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
+
+// -----
+
+func.func @gradient_transposed(%g: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j, i)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%g, %w : tensor<4x4xf32>, tensor<4x4xf32>) outs(%g : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %at: f32, %out: f32):
+    // expected-error @below {{expected an identity map of the result, but got affine_map<(d0, d1) -> (d1, d0)>}}
+    %r = bsr.gradient %a at %at : f32, f32
+    linalg.yield %r : f32
+  } -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}

@@ -29,6 +29,17 @@ func.func @barrier(%kept: f32) -> f32 {
   return %again : f32
 }
 
+func.func @gradient(%g: tensor<4xf32>, %w: tensor<4xf16>) -> tensor<4xf32> {
+  %marked = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],
+                            iterator_types = ["parallel"]}
+      ins(%g, %w : tensor<4xf32>, tensor<4xf16>) outs(%g : tensor<4xf32>) {
+  ^bb0(%a: f32, %at: f16, %out: f32):
+    %r = bsr.gradient %a at %at : f32, f16
+    linalg.yield %r : f32
+  } -> tensor<4xf32>
+  return %marked : tensor<4xf32>
+}
+
 func.func @num_absent(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
   %n = bsr.num_absent %p
       : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<f32>

@@ -6,6 +6,7 @@
 #define BSR_ANALYSIS_GRADIENTFINDER_H
 
 #include "bsr/Analysis/Activations.h"
+#include "bsr/Analysis/GradientMarks.h"
 #include "bsr/Analysis/HiddenGradients.h"
 
 namespace mlir::bsr {
@@ -15,9 +16,10 @@ namespace mlir::bsr {
 class GradientFinder {
 public:
   /// Calls `report` with an operation and what it does for each gradient not
-  /// found for sure.
+  /// found for sure. Of weights with `marks` these alone are the gradients.
   GradientFinder(
       func::FuncOp func, ArrayRef<BoundWeight> weights,
+      ArrayRef<GradientMark> marks,
       function_ref<void(const BoundWeight &, Operation *, StringRef)> report);
 
   /// What may be the gradient of the weight, in the order in which it is
@@ -26,6 +28,10 @@ public:
   SmallVector<Value> getGradients(unsigned number);
 
   const Spaces &getSpaces() const { return spaces; }
+  /// The gradients that the program marks as the weight's, if it marks any.
+  ArrayRef<HiddenGradient> getMarked(unsigned number) const {
+    return marked[number];
+  }
   /// True for a gradient that no entry-wise way leads from to a next value.
   bool isHidden(unsigned number, Value value) const {
     return llvm::is_contained(hidden[number], value);
@@ -69,6 +75,7 @@ private:
   /// For each weight, whether it is added to activations.
   SmallVector<bool> isAdded;
   SmallVector<SmallVector<Value>, 0> hidden;
+  SmallVector<SmallVector<HiddenGradient>, 0> marked;
   SmallVector<DenseSet<Value>, 0> opens, activations;
 };
 

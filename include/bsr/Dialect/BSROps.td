@@ -146,6 +146,41 @@ def BSR_BarrierOp : BSR_Op<"barrier", [Pure, SameOperandsAndResultType]> {
 }
 
 //===----------------------------------------------------------------------===//
+// Differentiation
+//===----------------------------------------------------------------------===//
+
+def BSR_GradientOp : BSR_Op<"gradient", [Pure,
+    AllTypesMatch<["gradient", "output"]>]> {
+  let summary = "Marks the gradient of a function at a value";
+  let description = [{
+    `output` is `gradient`. Whoever differentiates a program knows which of its values
+    are gradients, or tangents, and at what; this operation says so. It stands in
+    the body of an element-wise operation with identity maps on the gradient and the
+    value. `bsr-bind` masks what is a gradient at a weight in blocks, or at an
+    entry-wise function of one, and drops the operation. Of weights without it,
+    `bsr-bind` looks for gradients among the products.
+
+    Example:
+
+    ```mlir
+    %dw = linalg.generic {indexing_maps = [#id, #id, #id],
+                          iterator_types = ["parallel", "parallel"]}
+        ins(%product, %w : tensor<32x64xf32>, tensor<32x64xf32>)
+        outs(%empty : tensor<32x64xf32>) {
+      ^bb0(%g: f32, %at: f32, %out: f32):
+        %r = bsr.gradient %g at %at : f32, f32
+        linalg.yield %r : f32
+    } -> tensor<32x64xf32>
+    ```
+  }];
+  let arguments = (ins AnyFloat:$gradient, AnyFloat:$at);
+  let results = (outs AnyFloat:$output);
+  let assemblyFormat =
+      "$gradient `at` $at attr-dict `:` type($gradient) `,` type($at)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
 // Between dense and sparse
 //===----------------------------------------------------------------------===//
 

@@ -307,8 +307,10 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
     auto groups = getGroups(func);
     if (failed(groups))
       return failure();
-    if (groups->empty())
+    if (groups->empty()) {
+      dropGradientMarks(takeGradientMarks(func));
       return success();
+    }
     if (failed(requireOwnSignature(func, getOperation())))
       return failure();
 
@@ -331,8 +333,11 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
           << "', which " << what;
       lost.insert(weight.name);
     };
-    unsigned masked =
-        maskGradients ? bsr::maskGradients(func, weights, report) : 0;
+    unsigned masked = 0;
+    if (maskGradients)
+      masked = bsr::maskGradients(func, weights, report);
+    else
+      dropGradientMarks(takeGradientMarks(func));
     if (!lost.empty())
       attrs::unmasked.set(
           func, ArrayAttr::get(func.getContext(), lost.getArrayRef()));

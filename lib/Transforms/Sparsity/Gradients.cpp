@@ -17,9 +17,10 @@ namespace {
 class Masker {
 public:
   Masker(func::FuncOp func, ArrayRef<BoundWeight> weights,
+         ArrayRef<GradientMark> marks,
          function_ref<void(const BoundWeight &, Operation *, StringRef)> report)
       : func(func), weights(weights), report(report),
-        finder(func, weights, report) {}
+        finder(func, weights, marks, report) {}
 
   /// Masks the gradients of a weight; true if there was something to mask.
   bool mask(unsigned number);
@@ -29,6 +30,7 @@ private:
                      const Entries &entries,
                      SmallPtrSetImpl<Operation *> &created);
   bool maskUses(unsigned number, Value value, const Entries &entries);
+  bool maskMarked(unsigned number);
 
   func::FuncOp func;
   ArrayRef<BoundWeight> weights;
@@ -232,7 +234,29 @@ bool Masker::maskUses(unsigned number, Value value, const Entries &entries) {
   return static_cast<bool>(masked);
 }
 
+/// Masks the gradients that are marked as a weight's where more than its update
+/// sees them.
+bool Masker::maskMarked(unsigned number) {
+  bool masked = false;
+  for (const HiddenGradient &gradient : finder.getMarked(number)) {
+    Value value = gradient.value;
+    if (!finder.isOpen(number, value) && !finder.isHidden(number, value))
+      continue;
+    Operation *op = value.getDefiningOp();
+    if (!gradient.isSure)
+      report(weights[number], op, "is one at a function of it");
+    else if (maskUses(number, value, gradient.entries))
+      masked = true;
+    else
+      report(weights[number], op,
+             "computes entries that are no part of the matrix");
+  }
+  return masked;
+}
+
 bool Masker::mask(unsigned number) {
+  if (!finder.getMarked(number).empty())
+    return maskMarked(number);
   const Space &space = finder.getSpaces()[number];
   const BoundWeight &weight = weights[number];
   SmallVector<Value> ordered = finder.getGradients(number);
@@ -339,9 +363,13 @@ unsigned bsr::maskGradients(
     func::FuncOp func, ArrayRef<BoundWeight> weights,
     function_ref<void(const BoundWeight &, Operation *, StringRef)> report) {
   maskNextValues(func, weights);
-  Masker masker(func, weights, report);
+  SmallVector<GradientMark> marks = takeGradientMarks(func);
   unsigned masked = 0;
-  for (unsigned number : llvm::seq<unsigned>(weights.size()))
-    masked += masker.mask(number);
+  {
+    Masker masker(func, weights, marks, report);
+    for (unsigned number : llvm::seq<unsigned>(weights.size()))
+      masked += masker.mask(number);
+  }
+  dropGradientMarks(marks);
   return masked;
 }

@@ -37,7 +37,11 @@ __all__ = ["Export", "ExportError", "export", "export_function", "leaf_names"]
 
 _TESTED = (("jax", "0.9", "0.11"), ("jaxlib", "0.9", "0.11"))
 # What leans on names that another version may not have.
-_LEANING = ("sparse_opt.jax._stablehlo", "sparse_opt.jax._retraces")
+_LEANING = (
+    "sparse_opt.jax._stablehlo",
+    "sparse_opt.jax._retraces",
+    "sparse_opt.jax._points",
+)
 
 # The roles of leaves that no pattern of the caller names.
 _CARRIED_ROLES = {r"(^|\.)params(\.|$)": "param", "": "state"}
@@ -89,8 +93,8 @@ def export(
 
     Returns:
       A module with the public function `step`. It needs no dialect but those
-      of upstream MLIR 22.1, and `bsr.barrier` where `jax.checkpoint` computes
-      something again.
+      of upstream MLIR 22.1, `bsr.gradient` where the step differentiates, and
+      `bsr.barrier` where `jax.checkpoint` computes something again.
 
     Raises:
       ExportError: the step is not of this form, or it does something that has
@@ -99,7 +103,7 @@ def export(
     roles = dict(roles or {})
     inits = dict(inits or {})
     _versions.load("jax", _TESTED, _LEANING)
-    from sparse_opt.jax import _retraces, _stablehlo
+    from sparse_opt.jax import _points, _retraces, _stablehlo
 
     for pattern in (*roles, *inits):
         _require_pattern(pattern)
@@ -120,11 +124,13 @@ def export(
             if role_of[name] == "param" and hasattr(leaf, "dtype")
         )
         _compiler.require_marks(weights, marks)
-    traced = _checks.traced(step, args)
-    _checks.require_results(traced.out_info, carried, args)
-    _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
-    _checks.require_loss(traced.out_info[carried:])
-    _retraces.require_alike(step, args, traced.jaxpr)
+    with _points.marking():
+        with _retraces.anew():
+            traced = _checks.traced(step, args)
+        _checks.require_results(traced.out_info, carried, args)
+        _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
+        _checks.require_loss(traced.out_info[carried:])
+        _retraces.require_alike(step, args, traced.jaxpr)
     results = ["loss"] + [
         _checks.dotted("metrics", path)
         for path, _ in tree_util.tree_leaves_with_path(traced.out_info[carried:])[1:]

@@ -24,8 +24,10 @@ _ENTRY_WISE = frozenset(
     " convert_element_type copy copy_p cos div eq erf exp exp2 expand_dims expm1 floor ge gt"
     " integer_pow is_finite le log log1p logistic lt max min mul name ne neg nextafter not or"
     " pow reduce_precision rem reshape rev round rsqrt select_n sign sin slice sqrt square"
-    " squeeze stop_gradient sub tanh transpose xor".split()
+    " squeeze stop_gradient sub tanh transpose xor sparse_opt_argument".split()
 )
+# What has entries of its first operand alone.
+_OF_FIRST = "sparse_opt_gradient"
 # What has a result for each operand.
 _SEPARATE = frozenset(("optimization_barrier",))
 
@@ -93,6 +95,8 @@ def _results_of(equation: Any, operands: list[_Reads]) -> list[_Reads]:
     name, given = equation.primitive.name, equation.params
     if name in _SEPARATE:
         return operands
+    if name == _OF_FIRST:
+        return operands[:1]
     if name in _ENTRY_WISE:
         return [_joined(operands)] * len(equation.outvars)
     if name == "cond":

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Names of JAX that promise nothing, for the check of first runs.
+# Names of JAX that promise nothing, for masks of gradients.
 
 """Traces of a step that show where it differentiates, and at what.
 
 While a step is traced, each function that it differentiates marks what it is
 differentiated at: `ARGUMENT` of that value, and `GRADIENT` of each tangent or cotangent,
 which has the value as its second operand. Both do nothing. Whoever evaluates the trace
-knows of which weight a value is, and masks.
+knows of which weight a value is, and masks; lowered, a gradient is a call of `CALLED`.
 
 What this leans on without a promise is here; `why_not` says what of it is not there.
 """
@@ -23,9 +23,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import tree_util
+from jax import lax, tree_util
 from jax._src import linear_util as lu
 from jax._src.interpreters import ad as private_ad
+from jax._src.interpreters import mlir as private_mlir
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -33,10 +34,13 @@ from sparse_opt.jax import _retraces
 
 ARGUMENT: Any = Primitive("sparse_opt_argument")
 GRADIENT: Any = Primitive("sparse_opt_gradient")
+_LOWERED: Any = Primitive("sparse_opt_lowered_gradient")
+CALLED = "sparse_opt.gradient"
+
 
 def trace(function: Callable[..., Any], args: Sequence[Any]) -> ClosedJaxpr:
     """Returns `function`, traced anew, with a mark at all that it differentiates at."""
-    with _marking(), _retraces.anew():
+    with marking(), _retraces.anew():
         closed: ClosedJaxpr = jax.jit(function, keep_unused=True).trace(*args).jaxpr
     return closed
 
@@ -54,8 +58,12 @@ def why_not() -> str | None:
 
 
 @contextlib.contextmanager
-def _marking() -> Iterator[None]:
-    """Has the functions that JAX differentiates mark their arguments."""
+def marking() -> Iterator[None]:
+    """Has the functions that JAX differentiates mark their arguments, if this version of
+    JAX has what that takes."""
+    if why_not() is not None:
+        yield
+        return
     own = {name: getattr(private_ad, name) for name in ("linearize", "jvp")}
     for name, function in own.items():
         setattr(private_ad, name, _marked(function))
@@ -147,10 +155,26 @@ def _gradient_batched(args: Any, dims: Any, missing: tuple[bool, ...]) -> tuple[
     return GRADIENT.bind(gradient, value, missing=(value_dim is None, *missing)), 0
 
 
-for _primitive in (ARGUMENT, GRADIENT):
+def _called(gradient: Any, value: Any, missing: tuple[bool, ...]) -> Any:
+    """Returns a gradient through a call of `CALLED`, with a value of its shape."""
+    dims = [i for i in range(gradient.ndim) if i >= len(missing) or not missing[i]]
+    value = lax.broadcast_in_dim(value, gradient.shape, dims)
+    return _LOWERED.bind(gradient, value)
+
+
+def _lower_call(_: Any, gradient: Any, value: Any) -> Any:
+    call = private_mlir.custom_call(
+        CALLED, result_types=[gradient.type], operands=[gradient, value]
+    )
+    return call.results
+
+
+for _primitive in (ARGUMENT, GRADIENT, _LOWERED):
     _primitive.def_impl(_first)
     _primitive.def_abstract_eval(_first)
-    mlir.register_lowering(_primitive, mlir.lower_fun(_first, multiple_results=False))
+mlir.register_lowering(ARGUMENT, mlir.lower_fun(_first, multiple_results=False))
+mlir.register_lowering(GRADIENT, mlir.lower_fun(_called, multiple_results=False))
+mlir.register_lowering(_LOWERED, _lower_call)
 ad.primitive_jvps[ARGUMENT] = _differentiated
 ad.primitive_jvps[GRADIENT] = _gradient_differentiated
 ad.primitive_transposes[GRADIENT] = _gradient_transposed

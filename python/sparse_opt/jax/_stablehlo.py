@@ -25,6 +25,7 @@ from jaxlib.mlir.dialects import stablehlo
 from sparse_opt._errors import ExportError
 from sparse_opt._source import is_user_file
 from sparse_opt._text import shorten_locations
+from sparse_opt.jax import _points
 from sparse_opt.jax._build import (
     Value,
     create,
@@ -54,8 +55,8 @@ _LINE = re.compile(r'"([^"]*)":(\d+):(\d+)')
 
 # The dialects that may be left.
 _UPSTREAM = {"arith", "builtin", "func", "linalg", "math", "scf", "tensor"}
-# Where the program computes something again.
-_BARRIER = "bsr.barrier"
+# Where the program computes something again, and where it differentiates.
+_BARRIER, _GRADIENT = "bsr.barrier", "bsr.gradient"
 
 # Whoever looks at an operation makes MLIR's bindings import a module of its dialect,
 # and try again each time if there is none: most of an export's time without this.
@@ -106,6 +107,7 @@ def lower(
         _make_signless(module)
         module.context.allow_unregistered_dialects = True
         rewrite_all(module, "stablehlo.optimization_barrier", _lower_barrier)
+        rewrite_all(module, "stablehlo.custom_call", _lower_gradient)
         rewrite_all(module, "sdy.sharding_constraint", _operands_of)
         _run(module, "canonicalize,cse,symbol-dce")
         _drop_meshes(module)
@@ -189,6 +191,21 @@ def _lower_barrier(operation: ir.Operation) -> list[Value]:
     return [keep(value) for value in operation.operands]
 
 
+def _lower_gradient(operation: ir.Operation) -> list[Value] | None:
+    """Returns the gradient that a call says is one."""
+    if ir.StringAttr(operation.attributes["call_target_name"]).value != _points.CALLED:
+        return None
+    gradient, value = operation.operands
+    type = ir.RankedTensorType(gradient.type)
+    dims = range(type.rank)
+
+    def mark(gradient: Value, value: Value, _: Value) -> Value:
+        return create(_GRADIENT, [gradient.type], [gradient, value]).result
+
+    init = empty(type.shape, type.element_type)
+    return [generic([gradient, value], init, [dims, dims, dims], 0, mark)]
+
+
 def _make_signless(module: ir.Module) -> None:
     """Retypes what is left of unsigned integers, and drops the casts between."""
 
@@ -230,7 +247,7 @@ def _require_upstream(module: ir.Module) -> None:
             return True
         return (
             operation.name.split(".")[0] not in _UPSTREAM
-            and operation.name != _BARRIER
+            and operation.name not in (_BARRIER, _GRADIENT)
         )
 
     for operation in walk(module.operation):

@@ -275,7 +275,7 @@ class _Work:
             handles.append(inner.register_step_pre_hook(before))
             handles.append(inner.register_step_post_hook(behind))
         try:
-            with _private.masked_calls(eager._model, masked):
+            with _private.changed_calls(eager._model, functools.partial(_put, masked)):
                 yield
         finally:
             for handle in handles:
@@ -437,6 +437,14 @@ class _Work:
     def _stored(self, name: str, numbers: Array, place: int) -> Array:
         """Returns the numbers of a tensor that the step stores: of a result, all."""
         return numbers if place >= 0 else self._call.state.pack(name, numbers)
+
+
+def _put(
+    masks: Mapping[int, torch.Tensor], parameter: torch.Tensor, tensor: torch.Tensor
+) -> torch.Tensor:
+    """Returns what `functional_call` puts in the place of a parameter, masked."""
+    mask = masks.get(id(parameter))
+    return tensor if mask is None else tensor * mask
 
 
 def _masked(mask: torch.Tensor, is_exact: bool, gradient: torch.Tensor) -> torch.Tensor:

@@ -29,6 +29,7 @@ from sparse_opt.torch import (
     _numbers,
     _optimizer,
     _optimizers,
+    _points,
     _private,
 )
 
@@ -161,6 +162,7 @@ class StepFunction:
             self.made,
             gradients,
             _effects.known_optimizers(parts),
+            _points.marked(self.model, params),
             numbers,
         ):
             for part in parts:

@@ -25,7 +25,7 @@ from torch_mlir.extras.fx_importer import FxImporter
 
 from sparse_opt._errors import ExportError
 from sparse_opt._text import shorten_locations
-from sparse_opt.torch import _nodes
+from sparse_opt.torch import _nodes, _points
 from sparse_opt.torch._arguments import Argument
 from sparse_opt.torch._capture import Capture
 
@@ -41,8 +41,10 @@ def lower(
       locations: keep the user's lines.
     """
     _shorten_stacks(capture.graph)
+    _points.lower(capture.graph)
     module = _import(capture.graph)
     with module.context, ir.Location.unknown():
+        module.context.allow_unregistered_dialects = True
         _rewrite(module)
         _set_interface(module, capture, inits)
         _run(module, "inline,symbol-dce,canonicalize,cse")
@@ -151,7 +153,9 @@ def _rewrite(module: ir.Module) -> None:
     """Removes what upstream, or the compiler, has no use for."""
     scatters: dict[str, str] = {}
     for operation in list(_walk(module.operation)):
-        if operation.name == "cf.assert":
+        if _points.is_mark(operation):
+            _points.rewrite(operation)
+        elif operation.name == "cf.assert":
             # The bounds of indices: a caller checks them at the border.
             operation.erase()
         elif operation.name == "arith.truncf":
@@ -401,7 +405,10 @@ _UPSTREAM = {
 def _require_upstream(module: ir.Module) -> None:
     """Checks that no operation of a foreign dialect is left."""
     for operation in _walk(module.operation):
-        if operation.name.split(".")[0] not in _UPSTREAM:
+        if (
+            operation.name.split(".")[0] not in _UPSTREAM
+            and operation.name != _points.MARK
+        ):
             place = _PLACE.search(str(operation.location))
             written = _written(place[1], int(place[2])) if place else ""
             raise ExportError(

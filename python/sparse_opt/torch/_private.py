@@ -265,24 +265,24 @@ def tensors_of(
 
 
 @contextlib.contextmanager
-def masked_calls(
-    module: torch.nn.Module, masks: dict[int, torch.Tensor]
+def changed_calls(
+    module: torch.nn.Module, change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 ) -> Iterator[None]:
-    """Multiplies what `functional_call` puts in the place of parameters by their masks,
-    which go by the identity of parameters."""
+    """Has `functional_call` put `change(parameter, tensor)` in the place of parameters,
+    where that is not the parameter itself."""
     own = stateless._reparametrize_module
 
-    def masked(module: Any, tensors: dict[str, torch.Tensor], **options: Any) -> Any:
+    def changed(module: Any, tensors: dict[str, torch.Tensor], **options: Any) -> Any:
         held = dict(module.named_parameters(remove_duplicate=False))
         tensors = {
-            name: tensor * masks[id(held[name])]
-            if name in held and id(held[name]) in masks and tensor is not held[name]
+            name: change(held[name], tensor)
+            if name in held and tensor is not held[name]
             else tensor
             for name, tensor in tensors.items()
         }
         return own(module, tensors, **options)
 
-    setattr(stateless, "_reparametrize_module", masked)
+    setattr(stateless, "_reparametrize_module", changed)
     try:
         yield
     finally:

@@ -305,7 +305,12 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     ratios, statistics of rows), and a remark says so: `g` becomes
     `to_dense(sample(g))`.
 
-    What a gradient is: follow the entries of the weight from its next values and
+    What a gradient is, the program may say: `bsr.gradient` marks each, and the value that
+    it is one at. Of a weight with marks these alone are gradients: those at the weight, and
+    those at entry-wise functions of it and of its gradients that are zero where it is. The
+    exporters of PyTorch and JAX mark what the frameworks differentiate.
+
+    What a gradient is, if nothing says so: follow the entries of the weight from its next values and
     its moments' back to where they come from, through every operation that keeps
     entries apart (element-wise ones, transposes, reshapes, slices, concatenations,
     selections of whole tensors, `scf.if`). What enters there by mixing other

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Gradients in a trace, and what they are gradients at.
+
+"""Traces of a step that show where it differentiates, and at what.
+
+While a step is traced, the gradient of each parameter, and of what `functional_call` puts
+in the place of one, goes through `GRADIENT`, which has the value as its second operand and
+does nothing. torch-mlir has no form for it: `lower` makes an operation of it that no
+program writes there, known by its place, and `rewrite` makes `bsr.gradient` of that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch_mlir import ir
+
+from sparse_opt.torch import _private
+
+_LIBRARY = torch.library.Library("sparse_opt", "DEF")
+_LIBRARY.define("gradient(Tensor gradient, Tensor at) -> Tensor")
+_LIBRARY.define("argument(Tensor value) -> Tensor")
+for _name in ("gradient", "argument"):
+    _LIBRARY.impl(_name, lambda first, *_: first.clone(), "CompositeExplicitAutograd")
+GRADIENT: Any = torch.ops.sparse_opt.gradient.default
+_ARGUMENT: Any = torch.ops.sparse_opt.argument.default
+
+MARK = "bsr.gradient"
+_PLACE = "sparse_opt.gradient"
+_STAND_IN: Any = torch.ops.aten.atan2.default
+
+
+def _keep_value(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(inputs[-1])
+
+
+def _of_gradient(context: Any, gradient: Any) -> Any:
+    return GRADIENT(gradient, *context.saved_tensors), None
+
+
+def _of_argument(context: Any, gradient: Any) -> Any:
+    return GRADIENT(gradient, *context.saved_tensors)
+
+
+for _name, _backward in (("gradient", _of_gradient), ("argument", _of_argument)):
+    torch.library.register_autograd(
+        f"sparse_opt::{_name}", _backward, setup_context=_keep_value, lib=_LIBRARY
+    )
+
+
+@contextlib.contextmanager
+def marked(
+    model: torch.nn.Module, parameters: Mapping[str, torch.Tensor]
+) -> Iterator[None]:
+    """Has the gradients of a model's parameters marked, which are `parameters` meanwhile."""
+    handles = [
+        p.register_hook(functools.partial(_mark, p))  # type: ignore[no-untyped-call]
+        for p in parameters.values()
+        if p.requires_grad and p.is_floating_point()
+    ]
+    try:
+        with _private.changed_calls(model, _argument):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _mark(value: torch.Tensor, gradient: torch.Tensor) -> Any:
+    return GRADIENT(gradient, value)
+
+
+def _argument(_: torch.Tensor, tensor: torch.Tensor) -> Any:
+    is_followed = tensor.requires_grad and tensor.is_floating_point()
+    return _ARGUMENT(tensor) if is_followed else tensor
+
+
+def lower(graph: torch.fx.GraphModule) -> None:
+    """Replaces marks by what torch-mlir has a form for."""
+    for node in list(graph.graph.nodes):
+        if node.target is _ARGUMENT:
+            node.replace_all_uses_with(node.args[0])
+            graph.graph.erase_node(node)
+        elif node.target is GRADIENT:
+            node.target = _STAND_IN
+            node.meta["stack_trace"] = f'File "{_PLACE}", line 1, in step'
+
+
+def is_mark(operation: Any) -> bool:
+    """Returns whether torch-mlir made an operation of a mark."""
+    return operation.name == "linalg.generic" and f'"{_PLACE}"' in str(operation.location)
+
+
+def rewrite(operation: Any) -> None:
+    """Makes `bsr.gradient` of what stands in for it."""
+    rank = ir.RankedTensorType(operation.results[0].type).rank
+    maps = [ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))] * len(operation.operands)
+    operation.attributes["indexing_maps"] = ir.ArrayAttr.get(maps)
+    block = operation.regions[0].blocks[0]
+    # An operand that is there twice is one.
+    gradient, at = block.arguments[0], block.arguments[len(block.arguments) - 2]
+    *old, end = list(block.operations)
+    with ir.InsertionPoint(end), ir.Location.unknown():
+        mark = ir.Operation.create(
+            MARK, results=[gradient.type], operands=[gradient, at]
+        )
+    end.operation.operands[0] = mark.result
+    for other in reversed(old):
+        other.operation.erase()
+    operation.location = ir.Location.unknown()
