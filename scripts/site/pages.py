@@ -20,7 +20,7 @@ def main(root, build, folder):
     sources = {root / "README.md": "index.md", root / "docs/index.md": "documentation.md"}
     for path in sorted(root.glob("docs/*")):
         sources.setdefault(path, path.name)
-    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
+    for name in ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"):
         sources[root / name] = name
     places = {path.resolve(): name for path, name in sources.items()}
     folder.mkdir(parents=True)
