@@ -51,6 +51,7 @@ class Skip:
 
 TEXT = "no command"
 TINY = ("bert_base", "bert_tiny")
+REFUSED = Run(("^", "! "))
 LIST = Run(("^build/benchmarks/venv/bin/python |^", "python3 "), ("$", " --list"))
 
 # By page: how it begins, and the start of each command with how it runs.
@@ -73,8 +74,15 @@ PYTHON
 import re
 exec(re.search(r"```python\n(.*?)```", open("docs/tools.md").read(), re.S)[1])
 PYTHON
-        sed 's/{bsr.name = "x"}//' step.mlir > unnamed.mlir
-        ! sparse-opt --bsr-to-cpu --mlir-pass-pipeline-crash-reproducer=crash.mlir unnamed.mlir
+        """,
+    "docs/debugging.md": r"""
+        python3 - <<'PYTHON'
+import re
+page = open("docs/debugging.md").read()
+open("peaks.mlir", "w").write(re.search(r"```mlir\n(.*?)```", page, re.S)[1])
+exec(re.search(r"```python\n(.*?)```", page, re.S)[1])
+PYTHON
+        sed 's/{bsr.name = "x"}//' peaks.mlir > unnamed.mlir
         gzip --decompress --stdout examples/bert_tiny.mlir.gz > tiny.mlir
         python3 test/Tools/Inputs/write-text.py texts 40
         sparse-train tokenize --vocabulary 400 --output text.tokens texts
@@ -159,6 +167,22 @@ COMMANDS = {
         "sparse-checkpoint": Run(),
         "scripts/check-resume.py": Tested("Tools/kill.test"),
         "scripts/fuzz-files": Skip("a build with sanitizers; Tools/fuzz.test reads its corpora"),
+    },
+    "docs/debugging.md": {
+        "sparse-compile peaks.mlir --mark='match=w block=16x16 density=0.25' --require-sparse": REFUSED,
+        "sparse-compile tiny.mlir --mark='match=layers.*_w$ block=16x16 density=0.1' --memory=4MiB": REFUSED,
+        "sparse-opt --bsr-to-cpu --mlir-pass-pipeline-crash-reproducer": Run(
+            ("peaks.mlir", "unnamed.mlir"), ("^", "! ")),  # what fails leaves a reproducer
+        "sparse-opt --run-reproducer": REFUSED,
+        "sparse-compile": Run(),
+        "sparse-opt": Run(),
+        "sparse-reduce": Run(),
+        "for file in": Run(),
+        "sparse-train --print-config": Run(),
+        "sparse-train": Run(("$", " --set steps=3 --set held_out.batches=1")),
+        "sparse-checkpoint": Run(),
+        "/usr/bin/python3 scripts/fuzz-ir": Tested("Fuzz/fuzz-ir.test"),
+        "ptx-run": Run(),
     },
     "docs/experiments.md": {
         "benchmarks/kernels.py": LIST,
@@ -248,15 +272,9 @@ COMMANDS = {
         "cmake --install": Tested("Install/install.test"),
     },
     "docs/tools.md": {
-        "sparse-opt --bsr-to-cpu": Run(),
         "sparse-opt --bsr-mark=": Run(),
         "sparse-run sparse.mlir": Run(),
-        "sparse-opt --run-reproducer": Run(("^", "! ")),  # what failed fails again
         "sparse-compile step.mlir --mark=": Tested("Tools/check.test"),
-        "sparse-compile step.mlir --timers": Run(("step.mlir", "tiny.mlir")),
-        "sparse-train --timers": Run(("$", " --set steps=3 --set held_out.batches=1")),
-        "scripts/check-sanitizers.sh": Skip("builds of minutes, or of an hour"),
-        "scripts/check.sh": Skip("it runs this test"),
         "mlir-opt step.mlir": Run(),
         "sparse-reduce": Tested("Tools/reduce.test"),
     },
