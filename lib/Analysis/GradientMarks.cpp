@@ -67,8 +67,8 @@ void bsr::dropGradientMarks(ArrayRef<GradientMark> marks) {
 }
 
 namespace {
-/// The entry-wise functions of a weight and of its gradients, in the order of
-/// the program: the entries that they have, and what they are where the weight
+/// The entry-wise functions of a weight, its moments and its gradients, in the
+/// order of the program: the entries that they have, and what they are where the weight
 /// is zero.
 class Functions {
 public:
@@ -90,8 +90,12 @@ private:
 
 Functions::Functions(const BoundWeight &weight, const StepData &data,
                      const Spaces &spaces, ArrayRef<HiddenGradient> gradients) {
-  TypedValue<RankedTensorType> dense = ToDenseOp(weight.dense).getDense();
-  values[dense] = Entries::getWhole(dense.getType().getShape());
+  // Moments are zero where the weight is.
+  for (Operation *user : ToDenseOp(weight.dense).getPattern().getUsers())
+    if (auto toDense = dyn_cast<ToDenseOp>(user);
+        toDense && !toDense.getBackground() && !toDense.getTranspose())
+      values[toDense.getDense()] =
+          Entries::getWhole(toDense.getDense().getType().getShape());
   for (const HiddenGradient &gradient : gradients)
     values[gradient.value] =
         gradient.isSure ? std::optional(gradient.entries) : std::nullopt;

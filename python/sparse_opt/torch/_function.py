@@ -293,7 +293,7 @@ class StepFunction:
             }
             if tensors:
                 state[name] = {
-                    key: _optimizer.as_read(owners[p], value)
+                    key: _optimizer.as_read(owners[p], values[name], key, value)
                     for key, value in tensors.items()
                 }
         return state

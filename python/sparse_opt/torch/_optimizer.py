@@ -310,13 +310,20 @@ def as_number(value: torch.Tensor) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-def as_read(optimizer: torch.optim.Optimizer, value: torch.Tensor) -> torch.Tensor:
+# What PyTorch's optimizers count for a parameter, whatever its shape is.
+_COUNTS = frozenset(("eta", "mu", "mu_product", "step"))
+
+
+def as_read(
+    optimizer: torch.optim.Optimizer, p: torch.Tensor, key: str, value: torch.Tensor
+) -> torch.Tensor:
     """Returns a tensor of the state in the type that the optimizer computes with.
 
     PyTorch's own read a count as a number of Python's: 1 - 0.999**step has half of the
     digits of f32, which an update would not have.
     """
-    is_count = not value.dim() and value.dtype == torch.float32
+    is_number = not value.dim() and value.dtype == torch.float32
+    is_count = is_number and (p.dim() > 0 or key in _COUNTS)
     return value.double() if is_count and is_own(optimizer) else value
 
 

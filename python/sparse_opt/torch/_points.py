@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,35 +22,72 @@ from torch_mlir import ir
 
 from sparse_opt.torch import _private
 
-_LIBRARY = torch.library.Library("sparse_opt", "DEF")
+_LIBRARY: Any = torch.library.Library("sparse_opt", "DEF")  # type: ignore[no-untyped-call]
 _LIBRARY.define("gradient(Tensor gradient, Tensor at) -> Tensor")
-_LIBRARY.define("argument(Tensor value) -> Tensor")
-for _name in ("gradient", "argument"):
-    _LIBRARY.impl(_name, lambda first, *_: first.clone(), "CompositeExplicitAutograd")
+_LIBRARY.impl("gradient", lambda g, _: g.clone(), "CompositeExplicitAutograd")
 GRADIENT: Any = torch.ops.sparse_opt.gradient.default
-_ARGUMENT: Any = torch.ops.sparse_opt.argument.default
 
 MARK = "bsr.gradient"
 _PLACE = "sparse_opt.gradient"
 _STAND_IN: Any = torch.ops.aten.atan2.default
 
 
-def _keep_value(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.save_for_backward(inputs[-1])
+def _in_front(dims: Sequence[int | None], size: int, *tensors: Any) -> list[Any]:
+    """Returns tensors with the dimension of `vmap` in front."""
+    return [
+        t.expand(size, *t.shape) if dim is None else t.movedim(dim, 0)
+        for dim, t in zip(dims, tensors)
+    ]
 
 
-def _of_gradient(context: Any, gradient: Any) -> Any:
-    return GRADIENT(gradient, *context.saved_tensors), None
+class _Gradient(torch.autograd.Function):
+    """A gradient, and what it is one at."""
+
+    @staticmethod
+    def forward(gradient: Any, at: Any) -> Any:
+        return GRADIENT(gradient, at)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[1])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return _Gradient.apply(gradient, *ctx.saved_tensors), None
+
+    @staticmethod
+    def jvp(ctx: Any, gradient: Any, _: Any) -> Any:
+        return _Gradient.apply(gradient, *ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, gradient: Any, at: Any) -> Any:
+        inputs = _in_front(dims, info.batch_size, gradient, at)
+        return _Gradient.apply(*inputs), 0
 
 
-def _of_argument(context: Any, gradient: Any) -> Any:
-    return GRADIENT(gradient, *context.saved_tensors)
+class _Argument(torch.autograd.Function):
+    """A value that a function is differentiated at."""
 
+    @staticmethod
+    def forward(value: Any) -> Any:
+        return value.view_as(value)
 
-for _name, _backward in (("gradient", _of_gradient), ("argument", _of_argument)):
-    torch.library.register_autograd(
-        f"sparse_opt::{_name}", _backward, setup_context=_keep_value, lib=_LIBRARY
-    )
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return _Gradient.apply(gradient, *ctx.saved_tensors)
+
+    @staticmethod
+    def jvp(ctx: Any, gradient: Any) -> Any:
+        return _Gradient.apply(gradient, *ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(info: Any, dims: Any, value: Any) -> Any:
+        return _Argument.apply(value), dims[0]
 
 
 @contextlib.contextmanager
@@ -72,21 +109,19 @@ def marked(
 
 
 def _mark(value: torch.Tensor, gradient: torch.Tensor) -> Any:
-    return GRADIENT(gradient, value)
+    return _Gradient.apply(gradient, value)
 
 
 def _argument(_: torch.Tensor, tensor: torch.Tensor) -> Any:
-    is_followed = tensor.requires_grad and tensor.is_floating_point()
-    return _ARGUMENT(tensor) if is_followed else tensor
+    if not tensor.is_floating_point():
+        return tensor
+    return _Argument.apply(tensor)
 
 
 def lower(graph: torch.fx.GraphModule) -> None:
     """Replaces marks by what torch-mlir has a form for."""
-    for node in list(graph.graph.nodes):
-        if node.target is _ARGUMENT:
-            node.replace_all_uses_with(node.args[0])
-            graph.graph.erase_node(node)
-        elif node.target is GRADIENT:
+    for node in graph.graph.nodes:
+        if node.target is GRADIENT:
             node.target = _STAND_IN
             node.meta["stack_trace"] = f'File "{_PLACE}", line 1, in step'
 
