@@ -120,15 +120,24 @@ def _argument(_: torch.Tensor, tensor: torch.Tensor) -> Any:
 
 def lower(graph: torch.fx.GraphModule) -> None:
     """Replaces marks by what torch-mlir has a form for."""
+    place = ""  # that of the last node with one that is no mark
     for node in graph.graph.nodes:
         if node.target is GRADIENT:
             node.target = _STAND_IN
             node.meta["stack_trace"] = f'File "{_PLACE}", line 1, in step'
+        else:
+            # torch-mlir gives a node without a place that of the node in front.
+            place = node.meta.get("stack_trace") or place
+            node.meta["stack_trace"] = place
 
 
 def is_mark(operation: Any) -> bool:
     """Returns whether torch-mlir made an operation of a mark."""
-    return operation.name == "linalg.generic" and f'"{_PLACE}"' in str(operation.location)
+    return (
+        operation.name == "linalg.generic"
+        and f'"{_PLACE}"' in str(operation.location)
+        and any(inner.name == "math.atan2" for inner in operation.regions[0].blocks[0])
+    )
 
 
 def rewrite(operation: Any) -> None:
