@@ -17,6 +17,9 @@
 # RUN: cmp %t/bert_w64.mlir.gz %src_root/examples/bert_w64.mlir.gz
 # RUN: cmp %t/bert_w128.mlir.gz %src_root/examples/bert_w128.mlir.gz
 
+# RUN: %python %src_root/examples/generate.py --accumulate --output-dir %t tiny
+# RUN: cmp %t/bert_tiny_accumulate.mlir.gz %src_root/examples/bert_tiny_accumulate.mlir.gz
+
 # RUN: %python %src_root/examples/generate.py --accumulate --batch 1 --output-dir %t tiny
 # RUN: cmp %t/bert_tiny_accumulate.mlir.gz %src_root/test/Integration/Inputs/bert_tiny_accumulate.mlir.gz
 

@@ -331,58 +331,24 @@ static ScalarFunction getRealFunction(Operation *op) {
       TEST(math::IsInfOp, std::isinf(x))
       TEST(math::IsNaNOp, std::isnan(x))
       TEST(math::IsNormalOp, std::isnormal(x))
-                                                                  // clang-format on
-                                                                  .Case([](math::
-                                                                               FmaOp)
-                                                                            -> Result {
-                                                                    return [](const Number
-                                                                                  *in,
-                                                                              Number
-                                                                                  *out) {
-                                                                      out->real = std::fma(
-                                                                          in[0]
-                                                                              .real,
-                                                                          in[1]
-                                                                              .real,
-                                                                          in[2]
-                                                                              .real);
-                                                                    };
-                                                                  })
-                                                                  .Case([](math::
-                                                                               FPowIOp)
-                                                                            -> Result {
-                                                                    return [](const Number
-                                                                                  *in,
-                                                                              Number
-                                                                                  *out) {
-                                                                      out->real = power(
-                                                                          in[0]
-                                                                              .real,
-                                                                          in[1]
-                                                                              .integer);
-                                                                    };
-                                                                  })
-                                                                  .Case([](arith::CmpFOp
-                                                                               op)
-                                                                            -> Result {
-                                                                    arith::CmpFPredicate
-                                                                        predicate =
-                                                                            op.getPredicate();
-                                                                    return [predicate](
-                                                                               const Number
-                                                                                   *in,
-                                                                               Number
-                                                                                   *out) {
-                                                                      out->integer = compare(
-                                                                          predicate,
-                                                                          in[0]
-                                                                              .real,
-                                                                          in[1]
-                                                                              .real);
-                                                                    };
-                                                                  })
-                                                                  .Default(
-                                                                      ScalarFunction());
+      .Case([](math::FmaOp) -> Result {
+        return [](const Number *in, Number *out) {
+          out->real = std::fma(in[0].real, in[1].real, in[2].real);
+        };
+      })
+      .Case([](math::FPowIOp) -> Result {
+        return [](const Number *in, Number *out) {
+          out->real = power(in[0].real, in[1].integer);
+        };
+      })
+      .Case([](arith::CmpFOp op) -> Result {
+        arith::CmpFPredicate predicate = op.getPredicate();
+        return [predicate](const Number *in, Number *out) {
+          out->integer = compare(predicate, in[0].real, in[1].real);
+        };
+      })
+      .Default(ScalarFunction());
+  // clang-format on
 #undef UNARY
 #undef BINARY
 #undef TEST
@@ -442,68 +408,34 @@ static ScalarFunction getIntegerFunction(Operation *op) {
       BITS(math::CountLeadingZerosOp, llvm::countl_zero(x) - int(64 - width))
       BITS(math::CountTrailingZerosOp, std::min<int>(llvm::countr_zero(x), int(width)))
       BITS(math::CtPopOp, llvm::popcount(x))
-                                              // clang-format on
-                                              .Case([](arith::CmpIOp op)
-                                                        -> Result {
-                                                return makeComparison(op);
-                                              })
-                                              .Case([=](arith::AddUIExtendedOp)
-                                                        -> Result {
-                                                return [=](const Number *in,
-                                                           Number *out) {
-                                                  uint64_t x = getBits(
-                                                               in[0].integer,
-                                                               width),
-                                                           sum;
-                                                  bool isOver =
-                                                      __builtin_add_overflow(
-                                                          x,
-                                                          getBits(in[1].integer,
-                                                                  width),
-                                                          &sum);
-                                                  out[0].integer =
-                                                      wrap(int64_t(sum), width);
-                                                  out[1].integer =
-                                                      isOver ||
-                                                      getBits(int64_t(sum),
-                                                              width) != sum;
-                                                };
-                                              })
-                                              .Case([=](arith::MulUIExtendedOp)
-                                                        -> Result {
-                                                return [=](const Number *in,
-                                                           Number *out) {
-                                                  auto product =
-                                                      (unsigned __int128)
-                                                          getBits(in[0].integer,
-                                                                  width) *
-                                                      getBits(in[1].integer,
-                                                              width);
-                                                  out[0].integer = wrap(
-                                                      int64_t(product), width);
-                                                  out[1].integer = wrap(
-                                                      int64_t(product >> width),
-                                                      width);
-                                                };
-                                              })
-                                              .Case([=](arith::MulSIExtendedOp)
-                                                        -> Result {
-                                                return [=](const Number *in,
-                                                           Number *out) {
-                                                  auto product =
-                                                      (__int128)getSigned(
-                                                          in[0].integer,
-                                                          width) *
-                                                      getSigned(in[1].integer,
-                                                                width);
-                                                  out[0].integer = wrap(
-                                                      int64_t(product), width);
-                                                  out[1].integer = wrap(
-                                                      int64_t(product >> width),
-                                                      width);
-                                                };
-                                              })
-                                              .Default(ScalarFunction());
+      .Case([](arith::CmpIOp op) -> Result { return makeComparison(op); })
+      .Case([=](arith::AddUIExtendedOp) -> Result {
+        return [=](const Number *in, Number *out) {
+          uint64_t x = getBits(in[0].integer, width), sum;
+          bool isOver =
+              __builtin_add_overflow(x, getBits(in[1].integer, width), &sum);
+          out[0].integer = wrap(int64_t(sum), width);
+          out[1].integer = isOver || getBits(int64_t(sum), width) != sum;
+        };
+      })
+      .Case([=](arith::MulUIExtendedOp) -> Result {
+        return [=](const Number *in, Number *out) {
+          auto product = (unsigned __int128)getBits(in[0].integer, width) *
+                         getBits(in[1].integer, width);
+          out[0].integer = wrap(int64_t(product), width);
+          out[1].integer = wrap(int64_t(product >> width), width);
+        };
+      })
+      .Case([=](arith::MulSIExtendedOp) -> Result {
+        return [=](const Number *in, Number *out) {
+          auto product = (__int128)getSigned(in[0].integer, width) *
+                         getSigned(in[1].integer, width);
+          out[0].integer = wrap(int64_t(product), width);
+          out[1].integer = wrap(int64_t(product >> width), width);
+        };
+      })
+      .Default(ScalarFunction());
+  // clang-format on
 #undef SIGNED
 #undef UNSIGNED
 #undef BITS
@@ -581,7 +513,7 @@ ScalarFunction tools::getScalarFunction(Operation *op) {
     return [](const Number *in, Number *out) {
       *out = in[0].integer ? in[1] : in[2];
     };
-  if (isa<mlir::bsr::BarrierOp>(op))
+  if (isa<mlir::bsr::BarrierOp, mlir::bsr::GradientOp>(op))
     return [](const Number *in, Number *out) { *out = *in; };
   if (auto apply = dyn_cast<affine::AffineApplyOp>(op)) {
     AffineMap map = apply.getAffineMap();

@@ -69,7 +69,7 @@ def run(text: str, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
     results = re.findall(r"tensor<([^>]*)>", signature[2])
     with tempfile.TemporaryDirectory() as directory:
         library = Path(directory) / "step.so"
-        lowered = _pass(_pass(text, "sparse-opt", "--bsr-drop-barriers"), "mlir-opt", *_PASSES)
+        lowered = _pass(_pass(text, "sparse-opt", "--bsr-bind", "--bsr-drop-barriers"), "mlir-opt", *_PASSES)
         llvm = _pass(lowered, "mlir-translate", "--mlir-to-llvmir")
         subprocess.run(
             ["clang", "-O1", "-x", "ir", "-", "-shared", "-fPIC", "-Wno-override-module",
