@@ -14,7 +14,7 @@ SMOOTH = [lambda x: x.math("tanh"), lambda x: x.math("sin"), lambda x: x / ((-x)
 
 def masked(net, gradient, weight):
     """A value of its own for the gradient of a weight, where it is masked."""
-    own = net.apart(gradient)
+    own = net.own(gradient, weight)
     net.inner[own.name] = net.like[own.name] = net.name_of(weight)
     return own
 

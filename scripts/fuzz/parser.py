@@ -454,6 +454,15 @@ class Parser:
 
     parse_any_math = parse_any_arith
 
+    def parse_bsr_gradient(self, op):
+        op.operands = [self.next()]
+        self.expect("at")
+        op.operands.append(self.next())
+        self.expect(":")
+        op.types = [self.type()]
+        self.expect(",")
+        self.type()
+
     def parse_scf_if(self, op):
         op.operands = [self.next()]
         if self.take("->"):

@@ -19,6 +19,7 @@ CLASSES = {
     "while": "loops that end when a number allows it",
     "inner": "gradients that a step uses for more than its update: penalties on them, steps in the step, examples' own",
     "penalty": "penalties on weights whose derivative at 0 is not 0",
+    "inferred": "gradients that the program does not mark, which the compiler looks for",
     "special": "zeros, infinities, NaN, subnormal and large numbers in the data",
 }
 
@@ -73,6 +74,8 @@ class Net(Tape):
         self.arguments, self.outputs, self.marks, self.weights, self.vectors = [], [], {}, [], []
         self.activations = []
         self.wide_sums = self.chance(0.5)
+        # Of a generator of its own: the rest of a program is the same with and without marks.
+        self.marked = np.random.default_rng([seed, 19]).random() < 0.75 or not self.allowed("inferred")
 
     def allowed(self, name):
         if name not in self.without:
@@ -313,6 +316,8 @@ def own_gradient(net, found, weight):
     """The gradient of a weight as a value of its own: only there is it masked, and what is added to a weight has
     the same gradient."""
     gradient = found[weight.name]
+    if net.marked:
+        return net.own(gradient, weight)
     shared = any(gradient.name in re.findall(r"%\w+", line.partition("=")[2]) for line in net.lines)
     return net.apart(gradient) if shared else gradient
 

@@ -14,6 +14,8 @@ class Tape(Builder):
         self.records, self.needed = [], set()
         self.like = {}  # values that have the mask of a weight -> the weight
         self.inner = {}  # gradients of such values and gradients that are no update -> the weight
+        self.at = {}  # a gradient that is marked -> the value that it is at
+        self.marked = False  # whether gradients are marked
 
     def record(self, inputs, result, backward):
         """`backward(cotangent)` returns pairs of an input and its part of the gradient."""
@@ -28,13 +30,28 @@ class Tape(Builder):
         for result, backward in self.records[::-1]:
             if result.name in gradients:
                 if result.name in self.like:
-                    own = gradients[result.name] = self.apart(gradients[result.name])
+                    own = gradients[result.name] = self.own(gradients[result.name], self.at.get(result.name, result))
                     self.inner[own.name] = self.like[result.name]
                 for value, part in backward(gradients[result.name]):
                     if value.name in self.needed:
                         known = gradients.get(value.name)
                         gradients[value.name] = self.apply(lambda a, b: a + b, known, part) if known else part
         return gradients
+
+    def own(self, gradient, at):
+        """A value of its own for the gradient at the value `at`: there it is masked. It is marked if the program does
+        so."""
+        if not self.marked:
+            return self.apart(gradient)
+        extents, dims = gradient.shape, tuple(range(len(gradient.shape)))
+        if at.shape != extents:  # a gradient of each example
+            at = self.generic(extents, [(at, self.align(at, extents))], [(at.kind, dims)], [], lambda names, _: names)
+        self.count("marked")
+        made = self.generic(
+            extents, [(gradient, dims), (at, dims)], [(gradient.kind, dims)], [], lambda names, _: [self.line(
+                f"bsr.gradient {names[0]} at {names[1]} : {gradient.kind}, {at.kind}")])
+        self.at[made.name] = at
+        return self.record([gradient], made, lambda g: [(gradient, g)])
 
     def apart(self, value):
         """A copy: a value of its own."""
