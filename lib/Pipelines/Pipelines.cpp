@@ -180,15 +180,17 @@ static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
 
 /// Marked weights become patterns and values: from here on nothing changes what
 /// the step means.
-static void addBinding(OpPassManager &pm) {
+static void addBinding(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFlatten());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRSplitConcats());
-  pm.addPass(bsr::createBSRBind());
+  bsr::BSRBindOptions bind;
+  bind.inferGradients = options.inferGradients;
+  pm.addPass(bsr::createBSRBind(bind));
 }
 
 /// Dense products of marked weights become sparse ones.
 static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
-  addBinding(pm);
+  addBinding(pm, options);
   pm.addNestedPass<func::FuncOp>(
       bsr::createBSRPropagate({options.requireSparse, options.report}));
   addCleanup(pm);
@@ -227,7 +229,7 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
 void bsr::buildToBoundPipeline(OpPassManager &pm,
                                const ToSparseOptions &options) {
   addImport(pm, options.step);
-  addBinding(pm);
+  addBinding(pm, options.step);
 }
 
 void bsr::buildToSparsePipeline(OpPassManager &pm,

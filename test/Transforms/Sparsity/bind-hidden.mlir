@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind=infer-gradients | FileCheck %s
 
 // Gradients that no entry-wise way leads from to an update: of parts of a weight,
 // or made of parts of what the weight was multiplied with, and others.

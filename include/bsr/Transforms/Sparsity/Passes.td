@@ -360,7 +360,9 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
 
     Where this leaves a doubt, a warning names the weight and the operation, and the
     function's `bsr.unmasked` the weight: `bsr-propagate=require-sparse` makes it an error.
-    `mask-gradients=false` leaves all gradients as they are.
+    A step that trains a weight and marks no gradient is warned of: products alone cannot tell
+    each gradient that a step goes on computing with. `infer-gradients` says that the
+    step is known to be one of those above. `mask-gradients=false` leaves all gradients as they are.
 
     Before:
 
@@ -407,6 +409,8 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
   let options = [
     Option<"maskGradients", "mask-gradients", "bool", /*default=*/"true",
            "Mask gradients that more than the update uses">,
+    Option<"inferGradients", "infer-gradients", "bool", /*default=*/"false",
+           "Do not warn of a step that marks no gradient">,
   ];
   let statistics = [
     Statistic<"numPatterns", "num-patterns", "Number of patterns made">,
