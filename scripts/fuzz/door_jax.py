@@ -151,8 +151,8 @@ def run_once(program):
     return run
 
 
-def follow(program, seen, run, states, inputs):
-    """What each step returns, and the last state."""
+def follow(program, seen, run, states, inputs, store=lambda states, _: states):
+    """What each step returns, and the last state; `store` is how a state is kept from one step to the next."""
     found = []
     for masks, count in zip(seen, program.STEPS):
         masks = {n: jnp.asarray(m) for n, m in masks.items()}
@@ -160,12 +160,22 @@ def follow(program, seen, run, states, inputs):
         for _ in range(count):
             states, results = run(states, inputs, masks)
             found.append(flat(results))
+            states = store(states, len(found))
     return [*found, {"state." + name: leaf for name, leaf in flat(states).items()}]
 
 
 def disturbed(tree, run, scale):
     """The arrays of one of the reference's runs."""
     return jax.tree_util.tree_map_with_path(lambda path, leaf: door.disturb(leaf, run, name_of(path), scale), tree)
+
+
+def rounded_rows(states, step, scale):
+    """The states of all runs as they are kept: an update of nearly the same size whatever the gradient hides what
+    roundings did before it."""
+    def change(path, leaf):
+        key = f"{name_of(path)}.{step}"
+        return jnp.stack([door.disturb(np.asarray(row), i, key, scale) for i, row in enumerate(leaf)])
+    return jax.tree_util.tree_map_with_path(change, states)
 
 
 def reference(program, seen, scale):
@@ -178,7 +188,8 @@ def reference(program, seen, scale):
     with jax.enable_x64(True):
         double = lambda a: jnp.asarray(a, jnp.float64) if np.asarray(a).dtype.kind == "f" else jnp.asarray(a)
         rows = [jax.tree.map(double, disturbed((whole, inputs), i, scale)) for i in range(door.RUNS)]
-        exact = follow(program, seen, wide, *jax.tree.map(lambda *a: jnp.stack(a), *rows))
+        exact = follow(program, seen, wide, *jax.tree.map(lambda *a: jnp.stack(a), *rows),
+                       store=lambda states, step: rounded_rows(states, step, scale))
         exact = [{n: np.asarray(a) for n, a in part.items()} for part in exact]
     if scale == 1.0:
         return exact

@@ -148,14 +148,28 @@ def state(program, step):
     return found
 
 
+def kept(model, optimizer):
+    """Weights, moments and copies, with the names of their weights."""
+    for name, p in model.named_parameters():
+        copies = [b for n, b in model.named_buffers() if n == "average_" + name]
+        moments = [v for v in optimizer.state[p].values() if isinstance(v, torch.Tensor) and v.shape == p.shape]
+        for tensor in [p, *copies, *moments]:
+            yield name, tensor
+
+
+@torch.no_grad()
 def remask(model, optimizer, masks):
-    """Weights, moments and copies are 0 where no block is."""
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            kept = [p, *[b for n, b in model.named_buffers() if n == "average_" + name],
-                    *[v for v in optimizer.state[p].values() if isinstance(v, torch.Tensor) and v.shape == p.shape]]
-            for tensor in kept:
-                tensor *= masks[name]
+    """What is kept is 0 where no block is."""
+    for name, tensor in kept(model, optimizer):
+        tensor *= masks[name]
+
+
+@torch.no_grad()
+def store(model, optimizer, change):
+    """What is kept from one step to the next is rounded: an update of nearly the same size whatever the gradient hides
+    what roundings did before it."""
+    for i, (name, tensor) in enumerate(kept(model, optimizer)):
+        tensor.copy_(torch.from_numpy(np.asarray(change(f"{name}.{i}", tensor.numpy()))))
 
 
 def follow(program, seen, run, scale, kind):
@@ -172,6 +186,8 @@ def follow(program, seen, run, scale, kind):
         for _ in range(count):
             found.append({n: a.copy() for n, a in flat(program.train_step(model, optimizer, batch)).items()})
             remask(model, optimizer, now)
+            if kind is np.float64:
+                store(model, optimizer, lambda name, array: change(f"{name}.{len(found)}", array))
     values = {**{n: t.numpy() for n, t in model.state_dict().items()},
               **{n: t.numpy() for n, t in state_of(optimizer, model).items()}}
     return [*found, values]

@@ -64,8 +64,8 @@ struct ApproximateExp : OpRewritePattern<math::ExpOp> {
     Value sum = b.add(b.mul(x, b.f32(0x1.715476p0)), shift);
     Value n = b.sub(sum, shift);
     // The product of n and the first part of log(2) is exact.
-    Value r = b.sub(x, b.mul(n, b.f32(0x1.62e4p-1)));
-    r = b.sub(r, b.mul(n, b.f32(1.42860682030941723e-6)));
+    Value r = b.add(x, b.mul(n, b.f32(-0x1.62e4p-1)));
+    r = b.add(r, b.mul(n, b.f32(-1.42860682030941723e-6)));
     // (exp(r) - 1 - r) / r^2, with the least relative error of exp(r).
     Value y = b.polynomial(r, {0.49999994, 0.166665211, 0.041668389,
                                0.00836872403, 0.00138145825});
@@ -215,8 +215,8 @@ static void reduceToQuadrant(Op op) {
   Value sum = b.add(b.mul(near, b.f64(0x1.45f306dc9c883p-1)), shift);
   Value n = b.sub(sum, shift);
   // The product of n and the first 30 bits of pi / 2 is exact.
-  Value r = b.sub(near, b.mul(n, b.f64(0x1.921fb54p0)));
-  r = b.sub(r, b.mul(n, b.f64(9.920935796805404e-10)));
+  Value r = b.add(near, b.mul(n, b.f64(-0x1.921fb54p0)));
+  r = b.add(r, b.mul(n, b.f64(-9.920935796805404e-10)));
   r = arith::TruncFOp::create(b, x.getType(), r);
   Value square = b.mul(r, r);
   // The products with the remainder come last: the sine of -0 is -0.

@@ -21,6 +21,8 @@ static arith::FastMathFlags getFlags(Operation *op) {
     return FastMathFlags::reassoc | FastMathFlags::contract;
   if (isa<arith::MaximumFOp, arith::MinimumFOp>(op))
     return FastMathFlags::nsz;
+  if (isa<arith::SubFOp>(op))
+    return FastMathFlags::none;
   return FastMathFlags::contract;
 }
 

@@ -21,6 +21,16 @@ func.func @flags(%x: vector<4xf32>, %y: vector<4xf32>, %i: i32) -> (f32, i32) {
   return %5, %6 : f32, i32
 }
 
+// Of a product that is computed again, the difference from itself is 0.
+// CHECK-LABEL: func @difference
+func.func @difference(%x: f32, %y: f32) -> f32 {
+  // CHECK: arith.mulf %{{.*}}, %{{.*}} fastmath<contract> : f32
+  %0 = arith.mulf %x, %y : f32
+  // CHECK: arith.subf %{{.*}}, %{{.*}} : f32
+  %1 = arith.subf %0, %y : f32
+  return %1 : f32
+}
+
 // Contracted, a rounding to a smaller type and back would fold away.
 // CHECK-LABEL: func @conversions
 func.func @conversions(%x: vector<4xf32>) -> vector<4xf32> {

@@ -341,7 +341,10 @@ def BSRFastMath : Pass<"bsr-fast-math"> {
     Compiled steps are deterministic: the same input gives the same bits, whatever
     the number of threads. Within that, the code generator may
 
-    - fuse a product and a sum (`contract`): one rounding less;
+    - fuse a product and a sum (`contract`): one rounding less. Not a product and a
+      difference: of a value that is computed again where it is read, such as
+      `x - max(x)` of a product `x`, that would leave the rounding of the product where the
+      program has 0, and a logarithm of a probability above 0;
     - take either zero as the maximum of -0 and +0 (`nsz` on maxima and minima);
     - sum the lanes of a vector in the order that suits it (`reassoc` on
       reductions): an order fixed at compile time.
