@@ -97,6 +97,10 @@ FailureOr<SmallVector<Datum>> Interpreter::call(FunctionOpInterface function,
     return function.emitError()
            << "expected a function of one block, but got "
            << (body && !body->empty() ? "several" : "a declaration");
+  if (llvm::any_of(body->getArgumentTypes(), llvm::IsaPred<BaseMemRefType>))
+    return function.emitError()
+           << "expected a function on tensors, but got one on memory: "
+              "sparse-run takes a step as it is in front of bsr-emit";
   if (depth == deepest)
     return function.emitError() << "expected at most " << deepest
                                 << " calls within calls, but got more";
