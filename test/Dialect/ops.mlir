@@ -40,6 +40,20 @@ func.func @gradient(%g: tensor<4xf32>, %w: tensor<4xf16>) -> tensor<4xf32> {
   return %marked : tensor<4xf32>
 }
 
+#id = affine_map<(i, j) -> (i, j)>
+
+func.func @gradient_at_matrix(%product: tensor<32x64xf32>, %w: tensor<32x64xf32>, %empty: tensor<32x64xf32>) -> tensor<32x64xf32> {
+  %dw = linalg.generic {indexing_maps = [#id, #id, #id],
+                        iterator_types = ["parallel", "parallel"]}
+      ins(%product, %w : tensor<32x64xf32>, tensor<32x64xf32>)
+      outs(%empty : tensor<32x64xf32>) {
+    ^bb0(%g: f32, %at: f32, %out: f32):
+      %r = bsr.gradient %g at %at : f32, f32
+      linalg.yield %r : f32
+  } -> tensor<32x64xf32>
+  return %dw : tensor<32x64xf32>
+}
+
 func.func @num_absent(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
   %n = bsr.num_absent %p
       : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<f32>
