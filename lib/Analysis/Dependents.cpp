@@ -14,6 +14,11 @@ bool bsr::isNumber(Value value) {
   return !type || (type.hasStaticShape() && type.getNumElements() == 1);
 }
 
+int64_t bsr::countElements(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type ? type.getNumElements() : 1;
+}
+
 DenseSet<Operation *> bsr::getDependents(ArrayRef<Operation *> sources) {
   DenseSet<Operation *> dependents;
   SmallVector<Operation *> worklist(sources);

@@ -296,6 +296,9 @@ SmallVector<Value> GradientFinder::getGradients(unsigned number) {
       report(weight, op, "computes it and uses it in one");
   }
 
+  if (!weight.samples.empty())
+    if (Operation *op = hiddenGradients.findUnknown(weight, space, forward))
+      report(weight, op, "may be it");
   llvm::append_range(ordered, findPenalties(number, ordered));
   return ordered;
 }

@@ -9,18 +9,10 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Matchers.h"
-#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-/// The elements of a tensor, or 1.
-static int64_t countElements(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type ? type.getNumElements() : 1;
-}
 
 /// Goes on from `read`, of `slice`, to what that is a slice of, stripped.
 static Value readWhole(tensor::ExtractSliceOp slice, FactorRead &read) {
@@ -106,11 +98,8 @@ bool HiddenGradients::isOnlySummed(Value value, const Space &space) {
   return true;
 }
 
-/// True if the step uses `value` as it uses gradients: it sums functions of
-/// `count` of its entries up, or adds them to the weight's, perhaps after a sum
-/// over examples.
-static bool isUsedAsGradient(Value value, int64_t count, const Spaces &spaces,
-                             const Forward &forward) {
+bool HiddenGradients::isUsedAsGradient(Value value, int64_t count,
+                                       const Forward &forward) const {
   SmallVector<Value> worklist = {value};
   DenseSet<Value> seen;
   while (!worklist.empty()) {
@@ -157,9 +146,7 @@ static bool hasOtherLookUp(const Factor &factor, const Forward &forward,
   });
 }
 
-/// True if `product` may be a gradient of `weight`, or those of examples, by
-/// its shape: these have the weight's dimensions, too.
-static bool mayHaveEntriesOf(Value product, Value weight) {
+bool HiddenGradients::mayHaveEntriesOf(Value product, Value weight) {
   int64_t entries = countElements(product), count = countElements(weight);
   if (entries == count || entries % count)
     return entries == count;
@@ -296,7 +283,7 @@ std::optional<HiddenGradient> HiddenGradients::judge(const FactorRead &read,
   for (int64_t extent : factor.shape)
     count *= extent;
   count = std::min(count, space.shape[0] * space.shape[1]);
-  bool isUsed = isUsedAsGradient(result, count, spaces, forward);
+  bool isUsed = isUsedAsGradient(result, count, forward);
   // What products make others' updates of may be theirs alone.
   bool isSure = !isOfOthers && found->entries && !found->isThin;
   if (!isUsed && !isSure)
@@ -365,220 +352,4 @@ SmallVector<HiddenGradient> HiddenGradients::find(const Space &space,
   for (ArrayRef<HiddenGradient> found : llvm::make_second_range(candidates))
     gradients.push_back(choose(found, space));
   return gradients;
-}
-
-/// What reads the places of `forward`, or what is made of integers alone and of
-/// them: places in a table with a copy for each example, matrices of ones
-/// there.
-static llvm::SetVector<Operation *>
-findReadersOfPlaces(const Forward &forward) {
-  llvm::SetVector<Operation *> readers;
-  llvm::SetVector<Value> places;
-  for (const Factor &factor : forward.factors)
-    if (factor.isPlace)
-      places.insert(factor.value);
-  for (unsigned i = 0; i != places.size(); ++i)
-    for (Operation *user : places[i].getUsers()) {
-      readers.insert(user);
-      auto op = dyn_cast<linalg::LinalgOp>(user);
-      bool isOfIntegers =
-          op && !op.getNumReductionLoops() &&
-          llvm::all_of(op.getDpsInputs(), [](Value input) {
-            return getElementTypeOrSelf(input.getType()).isIntOrIndex();
-          });
-      for (Value result : user->getResults())
-        if (isOfIntegers ||
-            getElementTypeOrSelf(result.getType()).isIntOrIndex())
-          places.insert(result);
-    }
-  return readers;
-}
-
-SmallVector<Operation *>
-HiddenGradients::findLookUps(const Space &space, const Forward &forward,
-                             ArrayRef<Value> known) const {
-  SmallVector<Operation *> found;
-  int64_t rows = space.shape[0], cols = space.shape[1], count = rows * cols;
-  for (Operation *op : findReadersOfPlaces(forward)) {
-    if (op->getNumResults() != 1 || !forward.after.contains(op) ||
-        spaces.contains(op->getResult(0)) ||
-        llvm::is_contained(known, op->getResult(0)))
-      continue;
-    auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-    if (type && isa<FloatType>(type.getElementType()) &&
-        llvm::is_contained(type.getShape(), cols) &&
-        llvm::any_of(type.getShape(),
-                     [&](int64_t extent) { return extent % rows == 0; }) &&
-        type.getNumElements() % count == 0 &&
-        isUsedAsGradient(op->getResult(0), count, spaces, forward))
-      found.push_back(op);
-  }
-  return found;
-}
-
-/// True if a next value of the step that is more than a number depends on `op`.
-static bool reachesNextValues(func::FuncOp func, Operation *op) {
-  DenseSet<Operation *> dependents = getDependents(op);
-  Operation *terminator = func.getBody().front().getTerminator();
-  return llvm::any_of(terminator->getOperands(), [&](Value next) {
-    return !isNumber(next) && dependents.contains(next.getDefiningOp());
-  });
-}
-
-/// True if `value` is a function, entry by entry, of what a space has and is
-/// more than a function of the weight: of a gradient, as its squares are.
-static bool isOfSpace(Value value, const Spaces &spaces,
-                      const Forward &forward) {
-  constexpr unsigned most = 16;
-  llvm::SetVector<Value> values;
-  values.insert(value);
-  for (unsigned i = 0; i != std::min<size_t>(values.size(), most); ++i) {
-    if (forward.values.contains(values[i]) &&
-        !forward.activations.contains(values[i]))
-      continue;
-    if (spaces.contains(values[i]))
-      return true;
-    Operation *op = values[i].getDefiningOp();
-    if (op && isEntryWise(op))
-      for (Value read : op->getOperands())
-        if (!isNumber(read))
-          values.insert(read);
-  }
-  return false;
-}
-
-/// True if `value` is a function, entry by entry and summed over examples, of a
-/// product that goes back through one of the weight: it multiplies a factor
-/// with something else that depends on that product.
-static bool goesBack(Value value, const Forward &forward) {
-  constexpr unsigned most = 16;
-  llvm::SetVector<Value> values;
-  values.insert(value);
-  for (unsigned i = 0; i != std::min<size_t>(values.size(), most); ++i) {
-    Operation *op = values[i].getDefiningOp();
-    if (!op || forward.values.contains(values[i]) ||
-        !forward.after.contains(op))
-      continue;
-    auto sum = dyn_cast<linalg::LinalgOp>(op);
-    bool isSum = sum && sum.getNumReductionLoops();
-    if (isSum && sum.getNumDpsInputs() > 1) {
-      bool isForward = llvm::any_of(op->getOperands(), [&](Value read) {
-        return forward.values.contains(strip(read).value);
-      });
-      if (!isForward && forward.readsFactor(op, 0))
-        return true;
-    } else if (isSum || isEntryWise(op)) {
-      for (Value read : op->getOperands())
-        if (!isNumber(read))
-          values.insert(read);
-    }
-  }
-  return false;
-}
-
-SmallVector<Operation *>
-HiddenGradients::findMixtures(const BoundWeight &weight,
-                              const Forward &forward) const {
-  SmallVector<Operation *> mixtures =
-      llvm::filter_to_vector(forward.mixtures, [&](Operation *op) {
-        return llvm::none_of(op->getResults(), [&](Value result) {
-          return spaces.contains(result);
-        });
-      });
-  if (mixtures.empty())
-    return mixtures;
-  // Data that depends on the weight is made of its gradients.
-  DenseSet<Operation *> behind =
-      getDependents(ToDenseOp(weight.dense).getOperation());
-  llvm::erase_if(mixtures, [&](Operation *op) {
-    return llvm::any_of(op->getOperands(), [&](Value read) {
-      return behind.contains(read.getDefiningOp()) &&
-             !forward.values.contains(read);
-    });
-  });
-  return mixtures;
-}
-
-SmallVector<Operation *>
-HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
-                              const Forward &forward) const {
-  SmallVector<Operation *> found;
-  SmallVector<Operation *> mixtures = findMixtures(weight, forward);
-  if (mixtures.empty())
-    return found;
-  DenseSet<Operation *> after = getDependents(mixtures);
-  int64_t count = space.shape[0] * space.shape[1];
-  // One after the other may be of one gradient.
-  for (linalg::LinalgOp op : sums) {
-    Value result = op->getResult(0), input = op.getDpsInputs()[0];
-    if (!after.contains(op) || spaces.contains(result) ||
-        isOfSpace(input, spaces, forward))
-      continue;
-    bool isOfCopies = countElements(result) == count &&
-                      countElements(input) > count &&
-                      isUsedAsGradient(result, count, spaces, forward);
-    bool isNorm = isNumber(result) && countElements(input) == count &&
-                  (reachesNextValues(func, op) || goesBack(input, forward));
-    if (isOfCopies || isNorm)
-      found.push_back(op);
-  }
-  return found;
-}
-
-SmallVector<Operation *>
-HiddenGradients::findCandidates(const BoundWeight &weight,
-                                const Forward &forward) const {
-  SmallVector<Operation *> candidates;
-  auto type = cast<RankedTensorType>(ToDenseOp(weight.dense).getType());
-  SmallVector<int64_t> shape(type.getShape()), swapped(llvm::reverse(shape));
-  DenseSet<Operation *> before;
-  {
-    SmallVector<Operation *> worklist;
-    auto reach = [&](Value value) {
-      if (Operation *op = value.getDefiningOp(); op && before.insert(op).second)
-        worklist.push_back(op);
-    };
-    for (Operation *op : forward.products)
-      visitReads(op, reach);
-    while (!worklist.empty())
-      visitReads(worklist.pop_back_val(), reach);
-  }
-  func::FuncOp func = this->func;
-  func.walk([&](linalg::LinalgOp op) {
-    if (op.getNumReductionLoops() == 0 || op->getNumResults() != 1 ||
-        before.contains(op) || spaces.contains(op->getResult(0)))
-      return;
-    auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-    if (!result ||
-        (result.getShape() != ArrayRef(shape) &&
-         result.getShape() != ArrayRef(swapped)) ||
-        llvm::any_of(op->getOperands(), [&](Value operand) {
-          return forward.values.contains(operand);
-        }))
-      return;
-    SmallVector<Value> worklist = {op->getResult(0)};
-    DenseSet<Value> seen;
-    SmallVector<Operation *> numbers;
-    while (!worklist.empty())
-      for (Operation *user : worklist.pop_back_val().getUsers()) {
-        if (llvm::all_of(user->getResults(), isNumber) &&
-            user->getNumResults()) {
-          numbers.push_back(user);
-          continue;
-        }
-        if (!isEntryWise(user) || !isa<linalg::LinalgOp>(user))
-          return;
-        for (Value next : user->getResults())
-          if (seen.insert(next).second)
-            worklist.push_back(next);
-      }
-    DenseSet<Operation *> dependents = getDependents(numbers);
-    if (llvm::any_of(func.getBody().front().getTerminator()->getOperands(),
-                     [&](Value next) {
-                       return !isNumber(next) && next.getDefiningOp() &&
-                              dependents.contains(next.getDefiningOp());
-                     }))
-      candidates.push_back(op);
-  });
-  return candidates;
 }

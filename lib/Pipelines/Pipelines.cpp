@@ -180,17 +180,15 @@ static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
 
 /// Marked weights become patterns and values: from here on nothing changes what
 /// the step means.
-static void addBinding(OpPassManager &pm, const bsr::StepOptions &options) {
+static void addBinding(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFlatten());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRSplitConcats());
-  bsr::BSRBindOptions bind;
-  bind.inferGradients = options.inferGradients;
-  pm.addPass(bsr::createBSRBind(bind));
+  pm.addPass(bsr::createBSRBind());
 }
 
 /// Dense products of marked weights become sparse ones.
 static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
-  addBinding(pm, options);
+  addBinding(pm);
   pm.addNestedPass<func::FuncOp>(
       bsr::createBSRPropagate({options.requireSparse, options.report}));
   addCleanup(pm);
@@ -229,7 +227,7 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
 void bsr::buildToBoundPipeline(OpPassManager &pm,
                                const ToSparseOptions &options) {
   addImport(pm, options.step);
-  addBinding(pm, options.step);
+  addBinding(pm);
 }
 
 void bsr::buildToSparsePipeline(OpPassManager &pm,

@@ -76,9 +76,6 @@ def make_case(program, variant=0):
         scores=str(random.choice(["l1", "l2", "linf"])) if random.random() < 0.2 and product and variant == 0 else "")
     if case.special and case.scores == "l2":
         case.scores = "l1"  # squares have another range
-    # What a program computes of its gradients is seen for sure only where it marks them.
-    if "inferred" in program.classes and "inner" not in program.classes:
-        case.options.append("--infer-gradients")
     if not any("bits" in option for option in case.options) and random.random() < 0.2:
         case.options.append("--target=scalar")
     return case
@@ -206,7 +203,7 @@ def run_compiler(arguments, text, library):
 
 def is_unsure(errors):
     """Whether the compiler warns that it did not find a gradient for sure."""
-    return "warning: expected to find the gradient of" in errors or "expected bsr.gradient to mark the gradients" in errors
+    return "warning: expected to find the gradient of" in errors
 
 
 def weight_of(name, case):

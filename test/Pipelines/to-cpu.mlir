@@ -1,7 +1,7 @@
 // RUN: sparse-opt %s --bsr-mark="match=w block=4x4 density=0.5" --bsr-to-cpu=require-sparse --canonicalize \
 // RUN:   | FileCheck %s --implicit-check-not=bsr. --implicit-check-not=memref --implicit-check-not='tensor<' \
 // RUN:     --implicit-check-not=malloc --implicit-check-not=memcpy --implicit-check-not=unrealized
-// RUN: not sparse-opt %s --bsr-mark="match=b block=1x1 density=0.5" --bsr-to-cpu="require-sparse infer-gradients" 2>&1 \
+// RUN: not sparse-opt %s --bsr-mark="match=b block=1x1 density=0.5" --bsr-to-cpu=require-sparse 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=DENSE
 // RUN: sparse-opt %s --bsr-mark="match=b block=1x1 density=0.5" --bsr-to-cpu -o /dev/null
 

@@ -143,12 +143,6 @@ struct CommandLine {
           "Compile only what the step returns beside its state, the loss "
           "and metrics: a program that evaluates"),
       llvm::cl::cat(category)};
-  llvm::cl::opt<bool> inferGradients{
-      "infer-gradients",
-      llvm::cl::desc(
-          "Do not warn of a step that trains a marked weight and says by no "
-          "bsr.gradient what its gradients are"),
-      llvm::cl::cat(category)};
   llvm::cl::opt<bool> requireSparse{
       "require-sparse",
       llvm::cl::desc(

@@ -70,7 +70,6 @@ bool bsr::isOfAttention(StringRef mark) {
 void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.report = options.report.getValue();
   step.dropUpdates = options.dropUpdates.getValue();
-  step.inferGradients = options.inferGradients.getValue();
   step.requireSparse = options.requireSparse.getValue();
   step.attention = options.attention.getValue();
   if (options.attentionKeys.getNumOccurrences())

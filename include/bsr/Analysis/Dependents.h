@@ -15,6 +15,9 @@ namespace mlir::bsr {
 /// another is no entry.
 bool isNumber(Value value);
 
+/// The elements of a tensor, or 1.
+int64_t countElements(Value value);
+
 /// Calls `visit` for what `op` reads, and what its regions read of outside.
 void visitReads(Operation *op, function_ref<void(Value)> visit);
 

@@ -61,6 +61,13 @@ public:
   SmallVector<Operation *> findCandidates(const BoundWeight &weight,
                                           const Forward &forward) const;
 
+  /// The first operation, if there is one, whose result nobody's space has,
+  /// has the weight's dimensions, depends on products with it, is used as
+  /// gradients are, and which the update depends on: what a step goes on
+  /// computing with in a form that is none of those above.
+  Operation *findUnknown(const BoundWeight &weight, const Space &space,
+                         const Forward &forward) const;
+
 private:
   /// Whose next values are made of a value with the entries of a weight, or
   /// some for each example, entry by entry and summed over examples: other
@@ -70,6 +77,16 @@ private:
     bool hasOwn = false, hasOthers = false, hasNear = false;
   };
   Updates findUpdates(Value value, const Space &space, bool takesFactors) const;
+
+  /// True if the step uses `value` as it uses gradients: it sums functions of
+  /// `count` of its entries up, or adds them to the weight's, perhaps after a
+  /// sum over examples.
+  bool isUsedAsGradient(Value value, int64_t count,
+                        const Forward &forward) const;
+
+  /// True if `product` may be a gradient of `weight`, or those of examples, by
+  /// its shape: these have the weight's dimensions, too.
+  static bool mayHaveEntriesOf(Value product, Value weight);
 
   /// What the owner of the operand of `read`, which is `factor`, is.
   std::optional<HiddenGradient> judge(const FactorRead &read,

@@ -39,9 +39,6 @@ struct StepOptions {
   PassOptions::Option<bool> dropUpdates{
       parent, "drop-updates", llvm::cl::desc("Run `bsr-drop-updates`"),
       llvm::cl::init(false)};
-  PassOptions::Option<bool> inferGradients{
-      parent, "infer-gradients", llvm::cl::desc("See `bsr-bind`"),
-      llvm::cl::init(BSRBindOptions().inferGradients)};
   PassOptions::Option<bool> requireSparse{
       parent, "require-sparse",
       llvm::cl::desc("See `bsr-propagate` and `bsr-find-attention`"),

@@ -293,16 +293,6 @@ static void eraseArguments(func::FuncOp func, ArrayRef<unsigned> masks) {
   (void)func.eraseArguments(arguments);
 }
 
-/// True if the step trains a weight and marks no gradient.
-static bool isInferred(func::FuncOp func, ArrayRef<BoundWeight> weights) {
-  return llvm::any_of(weights,
-                      [](const BoundWeight &weight) {
-                        return !weight.samples.empty();
-                      }) &&
-         !func.walk([](GradientOp) { return WalkResult::interrupt(); })
-              .wasInterrupted();
-}
-
 namespace {
 struct Bind : bsr::impl::BSRBindBase<Bind> {
   using Base::Base;
@@ -343,12 +333,6 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
           << "', which " << what;
       lost.insert(weight.name);
     };
-    if (maskGradients && !inferGradients && isInferred(func, weights))
-      emitWarning(func.getLoc(), "expected bsr.gradient to mark the gradients "
-                                 "of the step, but got none: ")
-          << "they are looked for among its products, where those that more "
-             "than the update uses may be missed; 'infer-gradients' says that "
-             "this is meant";
     unsigned masked = 0;
     if (maskGradients)
       masked = bsr::maskGradients(func, weights, report);

@@ -20,7 +20,7 @@ MARKS = ["match=^w$ block=4x4 density=0.5"]
 
 rng = np.random.default_rng(0)
 w, x = (rng.normal(size=(16, 16)).astype(np.float32) for _ in range(2))
-step = sparse_opt.compile(TEXT, MARKS, options=["-O", "1", "--infer-gradients"])
+step = sparse_opt.compile(TEXT, MARKS, options=["-O", "1"])
 step.write("w", w)
 
 # Of each of 8 blocks: 16 numbers in products with 16 tokens, forward and in the gradient.
@@ -55,7 +55,7 @@ changes(step.load_state_dict, {"w": 2 * w, "x": x.astype(np.float64)})
 # CHECK-NEXT: unchanged
 changes(step.load_state_dict, {"w": 2 * w, "v": w})
 
-other = sparse_opt.compile(TEXT, MARKS, seed=1, options=["-O", "1", "--infer-gradients"])
+other = sparse_opt.compile(TEXT, MARKS, seed=1, options=["-O", "1"])
 native = {**other.native_state(), "w.bsr.values": np.ones((7, 4, 4), np.float32)}
 # CHECK: expected 'w.bsr.values' of shape [8, 4, 4], but got [7, 4, 4]
 # CHECK-NEXT: unchanged
@@ -99,7 +99,7 @@ step.write("w", w)
 # CHECK: losses of two steps 1.0, 2.0, of the first 1.0
 steps = []
 for text in (TEXT, TEXT.replace("arith.mulf %a, %a", "arith.addf %a, %a")):
-    steps.append(sparse_opt.compile(text, library="kept.so", options=["-O", "1", "--infer-gradients"]))
+    steps.append(sparse_opt.compile(text, library="kept.so", options=["-O", "1"]))
     steps[-1].write("w", np.eye(16, dtype=np.float32))
 one = np.zeros((16, 16), np.float32)
 one[0, 0] = 1
@@ -174,7 +174,7 @@ SCRIPT = """
 import sparse_opt
 import sparse_opt._runtime
 from text_step import TEXT
-step = sparse_opt.compile(TEXT, ["match=^w$ block=4x4 density=0.5"], options=["-O", "1", "--infer-gradients"])
+step = sparse_opt.compile(TEXT, ["match=^w$ block=4x4 density=0.5"], options=["-O", "1"])
 values = step.arrays["w"]
 vars(sparse_opt._runtime).update(dict.fromkeys(vars(sparse_opt._runtime)))
 """

@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --bsr-mark="match=^w$ block=2x2 density=0.5" --bsr-bind=infer-gradients --mlir-print-local-scope -verify-diagnostics | FileCheck %s
+// RUN: sparse-opt %s --bsr-mark="match=^w$ block=2x2 density=0.5" --bsr-bind --mlir-print-local-scope -verify-diagnostics | FileCheck %s
 
 // Of two weights with one input, gradients of each example have one form: which
 // is whose, the sums over the examples say, and that of the other is left as it is.

@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind=infer-gradients | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind | FileCheck %s
 
 // Gradients that no entry-wise way leads from to an update: of parts of a weight,
 // or made of parts of what the weight was multiplied with, and others.
@@ -486,4 +486,56 @@ func.func @side_by_side(
   %both = tensor.insert_slice %v into %left[0, 8] [8, 6] [1, 1] : tensor<8x6xf32> into tensor<8x14xf32>
   %f = linalg.matmul ins(%x, %both : tensor<5x8xf32>, tensor<8x14xf32>) outs(%c14 : tensor<5x14xf32>) -> tensor<5x14xf32>
   return %v, %norm, %f : tensor<8x6xf32>, tensor<f32>, tensor<5x14xf32>
+}
+
+// -----
+
+// Products that are written as one of elements and a sum: the norm of a
+// gradient scales the gradient of which the next value is made.
+// CHECK-LABEL: func.func @in_two_operations(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#all = affine_map<(t, i, j) -> (t, i, j)>
+#rows = affine_map<(t, i, j) -> (t, i)>
+#columns = affine_map<(t, i, j) -> (t, j)>
+#matrix = affine_map<(t, i, j) -> (i, j)>
+#number = affine_map<(t, i, j) -> ()>
+#mark = #bsr.mark<block = 2x2, density = 0.5, weight = "w">
+func.func @in_two_operations(%w: tensor<8x4xf32> {bsr.name = "w", bsr.mark = #mark, bsr.result = 0 : i64}, %x: tensor<1x8xf32>)
+    -> (tensor<8x4xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<1x4xf32>
+  %cw = arith.constant dense<0.0> : tensor<8x4xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %e = tensor.empty() : tensor<1x8x4xf32>
+  %terms = linalg.generic {indexing_maps = [#rows, #matrix, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %w : tensor<1x8xf32>, tensor<8x4xf32>) outs(%e : tensor<1x8x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<1x8x4xf32>
+  %y = linalg.reduce { arith.addf } ins(%terms : tensor<1x8x4xf32>) outs(%c : tensor<1x4xf32>) dimensions = [1]
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.generic', which may be it}}
+  %outer = linalg.generic {indexing_maps = [#rows, #columns, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %y : tensor<1x8xf32>, tensor<1x4xf32>) outs(%e : tensor<1x8x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<1x8x4xf32>
+  %squares = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%outer : tensor<1x8x4xf32>) outs(%e : tensor<1x8x4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<1x8x4xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.reduce', which may be it}}
+  %norm = linalg.reduce { arith.addf } ins(%squares : tensor<1x8x4xf32>) outs(%s : tensor<f32>) dimensions = [0, 1, 2]
+  %scaled = linalg.generic {indexing_maps = [#rows, #columns, #number, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %y, %norm : tensor<1x8xf32>, tensor<1x4xf32>, tensor<f32>) outs(%e : tensor<1x8x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %n: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.mulf %0, %n : f32
+    linalg.yield %1 : f32
+  } -> tensor<1x8x4xf32>
+  %g = linalg.reduce { arith.addf } ins(%scaled : tensor<1x8x4xf32>) outs(%cw : tensor<8x4xf32>) dimensions = [0]
+  %next = linalg.sub ins(%w, %g : tensor<8x4xf32>, tensor<8x4xf32>) outs(%cw : tensor<8x4xf32>) -> tensor<8x4xf32>
+  return %next, %norm : tensor<8x4xf32>, tensor<f32>
 }

@@ -134,30 +134,3 @@ func.func @unmarked(%g: tensor<4xf32>, %w: tensor<4xf32>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   return %d : tensor<4xf32>
 }
-
-// -----
-
-#id = affine_map<(i, j) -> (i, j)>
-#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
-
-// A step that trains and marks nothing is warned of: nothing tells which of its
-// sums goes on with a gradient.
-// expected-warning @below {{expected bsr.gradient to mark the gradients of the step, but got none: they are looked for among its products, where those that more than the update uses may be missed; 'infer-gradients' says that this is meant}}
-func.func @inferred(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
-                    %g: tensor<8x8xf32>) -> tensor<8x8xf32> {
-  %e = tensor.empty() : tensor<8x8xf32>
-  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
-  return %next : tensor<8x8xf32>
-}
-
-// -----
-
-#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
-
-// Nothing is trained here.
-func.func @untrained(%w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark},
-                     %x: tensor<2x8xf32>) -> tensor<2x8xf32> {
-  %zero = arith.constant dense<0.0> : tensor<2x8xf32>
-  %y = linalg.matmul ins(%x, %w : tensor<2x8xf32>, tensor<8x8xf32>) outs(%zero : tensor<2x8xf32>) -> tensor<2x8xf32>
-  return %y : tensor<2x8xf32>
-}

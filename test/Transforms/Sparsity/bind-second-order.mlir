@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind=infer-gradients | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind | FileCheck %s
 
 // Gradients of gradients: functions of these that are not linear.
 

@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind=infer-gradients | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind | FileCheck %s
 
 // The gradients of a stack are one value. Of what reads slices of it alone these
 // are masked; where its norm is taken, the part that is the weight's.

@@ -1,5 +1,5 @@
-// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind=infer-gradients | FileCheck %s
-// RUN: not sparse-opt %s --split-input-file --bsr-bind=infer-gradients --bsr-propagate=require-sparse 2>&1 | FileCheck %s --check-prefix=REQUIRE
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind | FileCheck %s
+// RUN: not sparse-opt %s --split-input-file --bsr-bind --bsr-propagate=require-sparse 2>&1 | FileCheck %s --check-prefix=REQUIRE
 
 // Gradients that are not found for sure are named, and errors where everything
 // has to be sparse.

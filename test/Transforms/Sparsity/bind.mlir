@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --bsr-bind=infer-gradients --verify-diagnostics | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-bind --verify-diagnostics | FileCheck %s
 // RUN: sparse-opt %s --split-input-file --bsr-bind=mask-gradients=false | FileCheck %s --check-prefix=PLAIN
 
 // One pattern for a weight and its moment, behind all other arguments; the loss

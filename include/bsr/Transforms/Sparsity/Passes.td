@@ -356,13 +356,13 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     Where dimensions are not known (of a convolution, of a weight that had several columns), what
     may be a gradient and is used as one is warned of. So is, of a matrix that is added to
     activations, a sum over copies that is used as a gradient, and a number that is made of as
-    many entries and enters next values.
+    many entries and enters next values. So is whatever else has the dimensions of a weight that is
+    trained, depends on its products, is nobody's update and is used as a gradient, if the
+    update depends on it.
 
     Where this leaves a doubt, a warning names the weight and the operation, and the
     function's `bsr.unmasked` the weight: `bsr-propagate=require-sparse` makes it an error.
-    A step that trains a weight and marks no gradient is warned of: products alone cannot tell
-    each gradient that a step goes on computing with. `infer-gradients` says that the
-    step is known to be one of those above. `mask-gradients=false` leaves all gradients as they are.
+    `mask-gradients=false` leaves all gradients as they are.
 
     Before:
 
@@ -409,8 +409,6 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
   let options = [
     Option<"maskGradients", "mask-gradients", "bool", /*default=*/"true",
            "Mask gradients that more than the update uses">,
-    Option<"inferGradients", "infer-gradients", "bool", /*default=*/"false",
-           "Do not warn of a step that marks no gradient">,
   ];
   let statistics = [
     Statistic<"numPatterns", "num-patterns", "Number of patterns made">,
