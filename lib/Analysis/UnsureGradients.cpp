@@ -172,9 +172,8 @@ HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
 Operation *HiddenGradients::findUnknown(const BoundWeight &weight,
                                         const Space &space,
                                         const Forward &forward) const {
-  // All that is computed of a vector may have its shape.
-  if (llvm::is_contained(space.shape, 1))
-    return nullptr;
+  // Of many tokens, all that is computed may be gradients of a vector by shape.
+  bool isVector = llvm::is_contained(space.shape, 1);
   Value dense = ToDenseOp(weight.dense).getDense();
   int64_t count = countElements(dense);
   // A product may be written as one of elements and a sum.
@@ -193,6 +192,7 @@ Operation *HiddenGradients::findUnknown(const BoundWeight &weight,
     Value result = op->getResult(0);
     if (!isa<RankedTensorType>(result.getType()) || spaces.contains(result) ||
         forward.values.contains(result) || !mayHaveEntriesOf(result, dense) ||
+        (isVector && countElements(result) != count) ||
         isOfSpace(result, spaces, forward) ||
         !isUsedAsGradient(result, count, forward))
       return WalkResult::advance();
