@@ -38,10 +38,11 @@ StringRef bsr::getWorkKind(Operation *op) {
 int64_t bsr::getFlops(Operation *op) {
   if (auto kernel = dyn_cast<KernelOpInterface>(op))
     return kernel.getFlops();
-  if (getWorkKind(op) != "dense")
+  auto product = dyn_cast<linalg::LinalgOp>(op);
+  if (!product || !linalg::isaContractionOpInterface(product))
     return 0;
   int64_t flops = 2;
-  for (int64_t range : cast<linalg::GenericOp>(op).getStaticLoopRanges())
+  for (int64_t range : product.getStaticLoopRanges())
     flops *= range;
   return flops;
 }

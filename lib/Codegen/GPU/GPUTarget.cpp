@@ -67,12 +67,15 @@ static LogicalResult emitRoots(OpBuilder &b, KernelBody &kernel, GPUAttr chip) {
     size_t count = getRootScratch(kernel.plan, root, chip).size();
     ValueRange memory = scratch.take_front(count);
     scratch = scratch.drop_front(count);
-    if (std::unique_ptr<Product> product = matchRoot(kernel.plan, root, chip))
+    std::unique_ptr<Product> product = matchRoot(kernel.plan, root, chip);
+    if (product) {
+      remarkTile(root, *product);
       e.hasFailed |= failed(product->emit(b, kernel, memory));
-    else if (!emitRowSums(e, root, outputs.lookup(root->getResult(0)), patterns,
-                          memory) &&
-             !emitReduction(e, root, outputs, patterns, memory))
+    } else if (!emitRowSums(e, root, outputs.lookup(root->getResult(0)),
+                            patterns, memory) &&
+               !emitReduction(e, root, outputs, patterns, memory)) {
       emitLoops(e, root, outputs, patterns);
+    }
   };
   return emitNests(evaluator, kernel,
                    [&](Evaluator &e, ArrayRef<Operation *> nest,
@@ -160,8 +163,10 @@ struct KernelModel
     auto gpu = cast<GPUAttr>(chip);
     for (Operation *root : kernel.plan.roots)
       remarkPlainProduct(root, gpu);
-    if (std::unique_ptr<Product> product = matchProduct(kernel.plan, gpu))
+    if (std::unique_ptr<Product> product = matchProduct(kernel.plan, gpu)) {
+      remarkTile(kernel.plan.roots.front(), *product);
       return product->emit(builder, kernel, kernel.scratch);
+    }
     if (std::optional<ChainRows> rows = ChainRows::match(kernel.plan))
       return rows->emit(builder, kernel);
     return emitRoots(builder, kernel, gpu);

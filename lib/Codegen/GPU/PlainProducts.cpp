@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Says why a product has no kernel of its own.
+// Says which kernel a product has, and why it has none of its own.
 
 #include "PlainProducts.h"
 #include "GPUDispatch.h"
+#include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Work.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Codegen/GPU/Core/TensorCores.h"
 #include "bsr/Codegen/GPU/SpMM/SpMM.h"
@@ -69,8 +71,10 @@ void bsr::remarkPlainProduct(Operation *op, GPUAttr chip) {
   if (factors.empty())
     return;
   if (lacksTile(op, chip)) {
-    op->emitRemark("expected a tile whose sums fit registers, and its stages "
-                   "the ")
+    PassRemark::missed("bsr-emit", "NoTile", op, DiagnosticSeverity::Remark)
+            .add("Operation", op->getName())
+            .add("FLOPs", getFlops(op))
+        << "expected a tile whose sums fit registers, and its stages the "
         << findChip(chip.getChip())->sharedLimit / 1024
         << " KiB of shared memory of " << chip.getChip()
         << ", but got tile_outputs = " << chip.getTileOutputs()
@@ -82,6 +86,20 @@ void bsr::remarkPlainProduct(Operation *op, GPUAttr chip) {
   if (!matchProduct(op, chip))
     reason = explain(op, factors);
   if (!reason.empty())
-    op->emitRemark(reason) << ": each sum of '" << op->getName()
-                           << "' is one thread's";
+    PassRemark::missed("bsr-emit", "PlainProduct", op,
+                       DiagnosticSeverity::Remark)
+            .add("Operation", op->getName())
+            .add("Reason", reason)
+            .add("FLOPs", getFlops(op))
+        << reason << ": each sum of '" << op->getName() << "' is one thread's";
+}
+
+void bsr::remarkTile(Operation *op, const Product &product) {
+  PassRemark remark = PassRemark::analysis("bsr-emit", "TileChosen", op);
+  if (!remark)
+    return;
+  std::string tile = product.describeTile();
+  remark.add("Operation", op->getName()).add("FLOPs", getFlops(op));
+  if (!tile.empty())
+    remark.add("Tile", tile);
 }

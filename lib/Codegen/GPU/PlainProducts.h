@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Says why a product has no kernel of its own.
+// Says which kernel a product has, and why it has none of its own.
 
 #ifndef BSR_LIB_CODEGEN_GPU_PLAINPRODUCTS_H
 #define BSR_LIB_CODEGEN_GPU_PLAINPRODUCTS_H
 
-#include "bsr/Dialect/BSR.h"
+#include "bsr/Codegen/GPU/Epilogue/Product.h"
 
 namespace mlir::bsr {
 
@@ -13,6 +13,9 @@ namespace mlir::bsr {
 /// it where each sum is one thread's, and which tile was given where there is
 /// none of tensor cores.
 void remarkPlainProduct(Operation *op, GPUAttr chip);
+
+/// Remarks which tile the kernel of `op`, `product`, has.
+void remarkTile(Operation *op, const gpu::Product &product);
 
 } // namespace mlir::bsr
 

@@ -4,6 +4,7 @@
 // Upstream's buffer-results-to-out-params knows no arguments that carry a
 // result.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
@@ -103,9 +104,11 @@ static unsigned storeUpdates(func::FuncOp step, func::ReturnOp terminator,
        llvm::zip_equal(carriers, terminator.getOperands())) {
     if (!carrier || carrier == buffer)
       continue;
-    emitRemark(buffer.getLoc())
-        << "expected the next value of "
-        << attrs::name.ofArg(step, carrier.getArgNumber())
+    StringAttr name = attrs::name.ofArg(step, carrier.getArgNumber());
+    PassRemark::missed("bsr-store-results", "NotInPlace",
+                       {buffer.getLoc(), step}, DiagnosticSeverity::Remark)
+            .add("Argument", name)
+        << "expected the next value of " << name
         << " to be computed in place, but got a copy at the end of the step";
     updated.push_back(carrier);
     sources.push_back(buffer);

@@ -3,16 +3,18 @@
 // Makes attention, and its gradient, of products and a softmax.
 
 #include "AttentionBlocks.h"
+#include "AttentionCandidates.h"
 #include "AttentionMark.h"
 #include "NarrowAttention.h"
 #include "ShareKeys.h"
 #include "SplitBatches.h"
+#include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/SetVector.h"
 #include <cmath>
@@ -151,96 +153,6 @@ static Labelled getFactor(OpBuilder &b, const AttentionMatch &match) {
         }
         return product;
       });
-}
-
-/// The keys of `scores`, a product: as many as the larger of the dimensions
-/// that one operand has alone.
-static int64_t getNumKeys(linalg::GenericOp scores) {
-  FailureOr<linalg::ContractionDimensions> dims =
-      linalg::inferContractionDims(scores);
-  int64_t keys = 0;
-  if (succeeded(dims))
-    for (unsigned loop : llvm::concat<unsigned>(dims->m, dims->n))
-      keys = std::max(keys, scores.getStaticLoopRanges()[loop]);
-  return keys;
-}
-
-/// Calls `visit` for what is computed of `scores`, a product, up to other
-/// products. False if that is too much to look at all of it.
-static bool
-forComputed(linalg::GenericOp scores,
-            llvm::function_ref<void(linalg::GenericOp, bool isProduct)> visit) {
-  constexpr size_t most = 64;
-  bool isAll = true;
-  SetVector<Operation *> reached;
-  reached.insert(scores);
-  for (size_t next = 0; next != reached.size(); ++next) {
-    auto op = dyn_cast<linalg::GenericOp>(reached[next]);
-    if (op && next != 0) {
-      bool isProduct =
-          linalg::isaContractionOpInterface(op) && op.getNumDpsInputs() == 2;
-      visit(op, isProduct);
-      if (isProduct)
-        continue;
-    }
-    for (Operation *user : reached[next]->getUsers()) {
-      // What reads scores inside of its body computes something of them, too.
-      user = scores->getBlock()->findAncestorOpInBlock(*user);
-      if (reached.size() < most)
-        reached.insert(user);
-      else
-        isAll &= reached.contains(user);
-    }
-  }
-  return isAll;
-}
-
-/// True if a softmax is computed of `scores`: powers that are summed up.
-static bool isExponentiated(linalg::GenericOp scores) {
-  bool isPower = false, isSummed = false;
-  forComputed(scores, [&](linalg::GenericOp op, bool isProduct) {
-    if (isProduct)
-      return;
-    isSummed |= op.getNumReductionLoops() != 0 && isPower;
-    op.walk([&](Operation *inner) {
-      isPower |= isa<math::ExpOp, math::Exp2Op>(inner);
-    });
-  });
-  return isPower && isSummed;
-}
-
-/// What `value` was before it was reshaped, permuted or converted.
-static Value getUnconverted(Value value) {
-  while (Operation *op = value.getDefiningOp()) {
-    auto generic = dyn_cast<linalg::GenericOp>(op);
-    bool isCopy = generic && generic.getNumDpsInputs() == 1 &&
-                  generic.getNumReductionLoops() == 0 &&
-                  generic->getNumResults() == 1 &&
-                  llvm::all_of(generic.getBody()->without_terminator(),
-                               llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>);
-    if (!isCopy && !isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
-      return value;
-    value = op->getOperand(0);
-  }
-  return value;
-}
-
-/// True if something that is computed of `scores`, a product, is multiplied
-/// with other tensors than it is a product of: values. The logits of a loss are
-/// multiplied again with what they are a product of, in its gradient. Nobody
-/// says that there are none without having looked at all of it.
-static bool mayHaveValues(linalg::GenericOp scores) {
-  SmallVector<Value> own = llvm::map_to_vector(
-      scores.getDpsInputs(), [](Value value) { return getUnconverted(value); });
-  bool areMultiplied = false;
-  bool isAll = forComputed(scores, [&](linalg::GenericOp op, bool isProduct) {
-    // One of its operands comes from the scores.
-    areMultiplied |=
-        isProduct && llvm::none_of(op.getDpsInputs(), [&](Value x) {
-          return llvm::is_contained(own, getUnconverted(x));
-        });
-  });
-  return areMultiplied || !isAll;
 }
 
 /// The name of attention number `number`, whose scores are `op`: what marks
@@ -387,9 +299,13 @@ Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match,
     AttentionObstacle obstacle;
     if (Value pattern = getMaskPattern(match, obstacle))
       return pattern;
-    if (obstacle.op && report)
-      obstacle.op->emitRemark("expected attention of the blocks that a marked "
-                              "mask stores, but got ")
+    if (obstacle.op)
+      PassRemark::missed("bsr-find-attention", "AllBlocks", obstacle.op,
+                         PassRemark::remarkIf(report))
+              .add("Operation", obstacle.op->getName())
+              .add("Reason", obstacle.reason)
+          << "expected attention of the blocks that a marked mask stores, but "
+             "got "
           << obstacle.reason << ": attention is computed of all blocks";
   }
   if (!blocks)
@@ -410,11 +326,12 @@ Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match,
 bool FindAttention::hasKernels(Operation *op) {
   if (getTarget(op).hasAttention(op))
     return true;
-  if (report)
-    op->emitRemark("expected attention that the target has kernels for, but "
-                   "got '")
-        << op->getName() << "' of " << op->getOperandTypes().front()
-        << ": scores stay in memory";
+  PassRemark::missed("bsr-find-attention", "NoKernels", op,
+                     PassRemark::remarkIf(report))
+          .add("Operation", op->getName())
+      << "expected attention that the target has kernels for, but got '"
+      << op->getName() << "' of " << op->getOperandTypes().front()
+      << ": scores stay in memory";
   return false;
 }
 
@@ -457,22 +374,30 @@ LogicalResult FindAttention::rewrite(linalg::GenericOp scores,
     }
     bool isRequired = requireSparse && getNumKeys(scores) >= minKeys &&
                       isExponentiated(scores);
-    if (!isRequired && !report)
-      return success();
-    InFlightDiagnostic diagnostic =
-        isRequired ? obstacle.op->emitError() : obstacle.op->emitRemark();
-    diagnostic << "expected attention, but got '" << obstacle.op->getName()
-               << "' that " << obstacle.reason << ": scores stay in memory";
+    PassRemark remark =
+        isRequired
+            ? PassRemark::failed("bsr-find-attention", "NoAttention",
+                                 obstacle.op, DiagnosticSeverity::Error)
+            : PassRemark::missed("bsr-find-attention", "NoAttention",
+                                 obstacle.op, PassRemark::remarkIf(report));
+    if (remark)
+      remark.add("Operation", obstacle.op->getName())
+              .add("Reason", obstacle.reason)
+              .add("Keys", getNumKeys(scores))
+          << "expected attention, but got '" << obstacle.op->getName()
+          << "' that " << obstacle.reason << ": scores stay in memory";
     return failure(isRequired);
   }
   int64_t keys = match->extents[match->getKeyDim()];
   if (!mark) {
-    if (keys >= minKeys)
+    if (keys < minKeys)
+      PassRemark::missed("bsr-find-attention", "FewKeys", scores,
+                         PassRemark::remarkIf(report))
+              .add("Keys", keys)
+          << "expected attention to at least " << minKeys.getValue()
+          << " keys, but got " << keys << ": scores stay in memory";
+    else if (decide("bsr-find-attention", scores))
       rewrite(*match, std::nullopt);
-    else if (report)
-      scores.emitRemark("expected attention to at least ")
-          << minKeys.getValue() << " keys, but got " << keys
-          << ": scores stay in memory";
     return success();
   }
   if (!match->output)
@@ -482,10 +407,12 @@ LogicalResult FindAttention::rewrite(linalg::GenericOp scores,
   FailureOr<AttentionBlocks> blocks = mark->impose(*match, error);
   if (failed(blocks))
     return failure();
-  if (report)
-    scores.emitRemark("imposed on ")
-        << name << ": " << blocks->colIdx.size() << " blocks of "
-        << blocks->blockRows << "x" << blocks->blockCols;
+  PassRemark::passed("bsr-find-attention", "PatternImposed", scores,
+                     PassRemark::remarkIf(report))
+          .add("Attention", name)
+          .add("Blocks", blocks->colIdx.size())
+      << "imposed on " << name << ": " << blocks->colIdx.size() << " blocks of "
+      << blocks->blockRows << "x" << blocks->blockCols;
   if (!rewrite(*match, *blocks))
     return error() << "expected a target with kernels for attention that '"
                    << mark->match << "' imposes a pattern on, but got none";
@@ -550,6 +477,9 @@ bool FindAttention::rewrite(AttentionMatch &match,
     if (match.output)
       match.output.getResult(0).replaceAllUsesWith(attention.getY());
     ++numFound;
+    PassRemark::passed("bsr-find-attention", "AttentionFound", attention)
+        .add("Keys", match.extents[match.getKeyDim()])
+        .add("FLOPs", getFlops(attention));
   };
   if (!match.probabilityGradient) {
     replaceOutput();

@@ -2,6 +2,7 @@
 //
 // Lays activations out feature-major, so that vectors run along tokens.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Lanes.h"
 #include "bsr/Analysis/PassOrder.h"
@@ -202,8 +203,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     linalg::GenericOp &copy = copies[{value, source}];
     if (!copy) {
       ++numConversions;
-      if (report)
-        remark(value, order);
+      remark(value, order);
       copy = createCopy(b, value, type, source);
     }
     if (!to.empty())
@@ -213,18 +213,26 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
 
   /// Says that `value` is copied, its dimensions in `order`.
   void remark(Value value, ArrayRef<int64_t> order) {
-    InFlightDiagnostic diagnostic = emitRemark(value.getLoc());
-    diagnostic << "expected one layout for whatever reads " << value.getType()
-               << " of ";
+    PassRemark remark = PassRemark::missed("bsr-layout", "LayoutCopied",
+                                           {value.getLoc(), getOperation()},
+                                           PassRemark::remarkIf(report));
+    if (!remark)
+      return;
+    std::string shape;
+    llvm::raw_string_ostream(shape) << value.getType();
+    remark.add("Type", shape);
+    remark << "expected one layout for whatever reads " << value.getType()
+           << " of ";
     if (Operation *producer = value.getDefiningOp())
-      diagnostic << "'" << producer->getName() << "'";
+      remark.add("Operation", producer->getName())
+          << "'" << producer->getName() << "'";
     else if (Attribute name = attrs::name.ofArg(
                  getOperation(), cast<BlockArgument>(value).getArgNumber()))
-      diagnostic << "argument " << name;
+      remark << "argument " << name;
     else
-      diagnostic << "an argument";
-    diagnostic << ", but got a copy with dimensions in order ";
-    llvm::interleaveComma(order, diagnostic);
+      remark << "an argument";
+    remark << ", but got a copy with dimensions in order ";
+    llvm::interleaveComma(order, remark);
   }
 
   /// Converts operand `operand` to order `to` where it is not in it.

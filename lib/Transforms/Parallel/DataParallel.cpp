@@ -4,6 +4,7 @@
 
 #include "Accumulation.h"
 #include "Differing.h"
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/Entries.h"
 #include "bsr/Analysis/Step.h"
@@ -308,8 +309,11 @@ void Reducer::accumulateGradients() {
   DenseSet<Value> sources; // of what differs from process to process
   DenseSet<BlockArgument> states;
   auto refuse = [&](Location loc, const Twine &what) {
-    emitRemark(loc, "expected gradients that are added up in the state of the "
-                    "step and used where apply is not 0, but got ")
+    PassRemark::missed("bsr-data-parallel", "ReducedEachRun", {loc, step},
+                       DiagnosticSeverity::Remark)
+            .add("Reason", what)
+        << "expected gradients that are added up in the state of the step and "
+           "used where apply is not 0, but got "
         << what << ": each run takes means over processes";
   };
   for (Value gradient : gradients) {
@@ -369,8 +373,10 @@ FailureOr<unsigned> Reducer::run() {
     if (carriers[number] || !differs(value))
       continue;
     if (!isFloat(value) || (!isNumber(value) && !isScores(step, number))) {
-      emitRemark(value.getLoc(), "expected result ")
-          << attrs::name.ofResult(step, number)
+      PassRemark::missed("bsr-data-parallel", "ResultOfEachProcess",
+                         {value.getLoc(), step}, DiagnosticSeverity::Remark)
+              .add("Result", attrs::name.ofResult(step, number))
+          << "expected result " << attrs::name.ofResult(step, number)
           << " to be one floating-point number, but got " << value.getType()
           << ": it stays that of each process";
       continue;

@@ -2,6 +2,7 @@
 //
 // Gives each process of a run a share of the optimizer's state: ZeRO-1.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -147,8 +148,12 @@ void Sharder::findStates(int64_t minElements) {
       std::string why;
       if (findUpdate(state, why))
         continue;
-      emitRemark(state.getLoc(), "expected state ")
-          << attrs::name.ofArg(step, state.getArgNumber())
+      StringAttr name = attrs::name.ofArg(step, state.getArgNumber());
+      PassRemark::missed("bsr-shard-state", "StateNotCut",
+                         {state.getLoc(), step}, DiagnosticSeverity::Remark)
+              .add("State", name)
+              .add("Reason", why)
+          << "expected state " << name
           << " to be read entry by entry, for its own next value and those of "
              "parameters, but got "
           << why << ": each process keeps all of it";

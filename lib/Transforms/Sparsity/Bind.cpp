@@ -3,6 +3,7 @@
 // Turns each marked argument of a step into a pattern and its stored values.
 
 #include "Gradients.h"
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -328,9 +329,13 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
     llvm::SetVector<Attribute> lost;
     auto report = [&](const BoundWeight &weight, Operation *op,
                       StringRef what) {
-      emitWarning(op->getLoc(), "expected to find the gradient of ")
-          << weight.name << ", to mask it, but got '" << op->getName()
-          << "', which " << what;
+      PassRemark::missed("bsr-bind", "GradientNotMasked", {op->getLoc(), op},
+                         DiagnosticSeverity::Warning)
+              .add("Weight", weight.name)
+              .add("Operation", op->getName())
+              .add("Reason", what)
+          << "expected to find the gradient of " << weight.name
+          << ", to mask it, but got '" << op->getName() << "', which " << what;
       lost.insert(weight.name);
     };
     unsigned masked = 0;
@@ -345,8 +350,10 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
     numMasks += masks.size();
     numMasked += masked;
     if (masked)
-      emitRemark(func.getLoc(), "masked the gradients of ")
-          << masked
+      PassRemark::passed("bsr-bind", "GradientsMasked", {func.getLoc(), func},
+                         DiagnosticSeverity::Remark)
+              .add("Weights", masked)
+          << "masked the gradients of " << masked
           << " weights, which more than their update uses: the step computes "
              "what automatic differentiation of w * mask does";
     return success();

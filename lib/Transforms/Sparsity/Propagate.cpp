@@ -3,7 +3,9 @@
 // Rewrites a step to touch only stored blocks, and reports what stays dense.
 
 #include "Propagation.h"
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/ElementWise.h"
+#include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/Rows.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
@@ -32,16 +34,20 @@ static SmallVector<Operation *> getOperations(func::FuncOp func) {
   return ops;
 }
 
-/// The name of the weight that `pattern` belongs to.
+/// The name of the weight that `pattern` belongs to, if it has one.
+static StringAttr findWeightName(func::FuncOp func, Value pattern) {
+  if (Operation *constant = pattern.getDefiningOp())
+    return attrs::name.get(constant);
+  if (pattern.getParentBlock() == &func.getBody().front())
+    return attrs::name.ofArg(func, cast<BlockArgument>(pattern).getArgNumber());
+  return {};
+}
+
+/// What the report calls the weight that `pattern` belongs to.
 static std::string getWeightName(func::FuncOp func, Value pattern) {
   std::string name;
   llvm::raw_string_ostream os(name);
-  Attribute attr;
-  if (Operation *constant = pattern.getDefiningOp())
-    attr = attrs::name.get(constant);
-  else if (pattern.getParentBlock() == &func.getBody().front())
-    attr = attrs::name.ofArg(func, cast<BlockArgument>(pattern).getArgNumber());
-  if (attr)
+  if (StringAttr attr = findWeightName(func, pattern))
     os << attr;
   else
     pattern.printAsOperand(os, OpPrintingFlags());
@@ -107,10 +113,11 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
     attrs::unmasked.remove(func);
     if (requireSparse && unmasked)
       for (Attribute weight : unmasked) {
-        emitError(func.getLoc(), "expected the gradient of ")
-            << weight
-            << " to be masked, but got one that was not found for "
-               "sure";
+        PassRemark::failed("bsr-propagate", "GradientNotMasked",
+                           {func.getLoc(), func}, DiagnosticSeverity::Error)
+                .add("Weight", cast<StringAttr>(weight))
+            << "expected the gradient of " << weight
+            << " to be masked, but got one that was not found for sure";
         signalPassFailure();
       }
     summarize(propagation);
@@ -118,11 +125,20 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
 
   /// Says that `op` keeps the weight of `pattern` dense.
   void leaveDense(Operation *op, Value pattern, StringRef reason) {
-    InFlightDiagnostic diagnostic =
-        requireSparse ? emitError(op->getLoc()) : emitRemark(op->getLoc());
-    diagnostic << "expected only stored blocks of "
-               << getWeightName(getOperation(), pattern) << ", but got '"
-               << op->getName() << "', which " << reason << explain(op);
+    PassRemark::Place place(op->getLoc(), op);
+    PassRemark remark =
+        requireSparse ? PassRemark::failed("bsr-propagate", "LeftDense", place,
+                                           DiagnosticSeverity::Error)
+                      : PassRemark::missed("bsr-propagate", "LeftDense", place,
+                                           DiagnosticSeverity::Remark);
+    std::string why = reason.str() + explain(op);
+    remark << "expected only stored blocks of "
+           << getWeightName(getOperation(), pattern) << ", but got '"
+           << op->getName() << "', which " << why;
+    remark.add("Weight", findWeightName(getOperation(), pattern))
+        .add("Operation", op->getName())
+        .add("Reason", why)
+        .add("FLOPs", getFlops(op));
     ++summaries[pattern].leftDense;
     ++numLeftDense;
     if (requireSparse)
@@ -157,12 +173,13 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
     }
     for (auto [op, pattern] : propagation.products)
       leaveDense(op, pattern, "computes the whole gradient for another use");
-    if (!report)
-      return;
     Summary total;
     for (auto &[pattern, summary] : summaries) {
-      emitRemark(func.getLoc(), "weight ")
-          << getWeightName(func, pattern) << ": " << describe(summary);
+      if (PassRemark remark = summarize("Weight"))
+        addCounts(remark.add("Weight", findWeightName(func, pattern))
+                      << "weight " << getWeightName(func, pattern) << ": "
+                      << describe(summary),
+                  summary);
       total.spmm += summary.spmm;
       total.spmmTransposed += summary.spmmTransposed;
       total.sddmm += summary.sddmm;
@@ -170,8 +187,26 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
       total.gathered += summary.gathered;
       total.scattered += summary.scattered;
     }
-    emitRemark(func.getLoc(), "total of ")
-        << summaries.size() << " weights: " << describe(total);
+    if (PassRemark remark = summarize("Total"))
+      addCounts(remark << "total of " << summaries.size()
+                       << " weights: " << describe(total),
+                total);
+  }
+
+  /// A remark on what became of all products of a weight or of the step.
+  PassRemark summarize(StringRef name) {
+    func::FuncOp func = getOperation();
+    return PassRemark::analysis("bsr-propagate", name, {func.getLoc(), func},
+                                PassRemark::remarkIf(report));
+  }
+
+  static void addCounts(PassRemark &remark, const Summary &summary) {
+    remark.add("SpMM", summary.spmm)
+        .add("SpMMTransposed", summary.spmmTransposed)
+        .add("SDDMM", summary.sddmm)
+        .add("LeftDense", summary.leftDense)
+        .add("Gathered", summary.gathered)
+        .add("Scattered", summary.scattered);
   }
 
   static std::string describe(const Summary &summary) {

@@ -2,6 +2,7 @@
 //
 // Adds the scores of all blocks of each weight's gradient to a step.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/Rows.h"
@@ -60,9 +61,13 @@ struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
         products.push_back(user);
     if (products.size() != 1 ||
         products.front()->getBlock() != &step.getBody().front()) {
-      emitRemark(step.getLoc(), "expected the gradient of ")
-          << name << " to be one product of the step, but got "
-          << products.size() << ": it has no scores";
+      PassRemark::missed("bsr-score-blocks", "NoScores", {step.getLoc(), step},
+                         DiagnosticSeverity::Remark)
+              .add("Weight", name)
+              .add("Products", products.size())
+          << "expected the gradient of " << name
+          << " to be one product of the step, but got " << products.size()
+          << ": it has no scores";
       return;
     }
 

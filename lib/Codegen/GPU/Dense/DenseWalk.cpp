@@ -7,6 +7,7 @@
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -215,6 +216,11 @@ std::optional<ResultSpace> DenseTileProduct::getSpace() {
     return ResultSpace{
         {llvm::to_vector<2>(llvm::seq(operands.getType().getRank()))}, 0, 0};
   return space;
+}
+
+std::string DenseTileProduct::describeTile() const {
+  return llvm::formatv("{0}x{1} sums, {2} parts, {3} stages", tile.left.tile,
+                       tile.right.tile, tile.parts, tile.stages);
 }
 
 SmallVector<MemRefType> DenseTileProduct::getScratch() {

@@ -127,6 +127,7 @@ public:
   /// Sums of parts of the inner loops, if these are taken in parts, and memory
   /// for the epilogue.
   SmallVector<MemRefType> getScratch() override;
+  std::string describeTile() const override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
   bool acceptsPieces() override {

@@ -23,6 +23,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -66,6 +67,13 @@ std::optional<PatternPlan> WarpSDDMM::getPlan() {
   };
   return PatternPlan{op, op.getPattern(), View::Rows,
                      windows.getTypes(op->getContext()), emit};
+}
+
+std::string WarpSDDMM::describeTile() const {
+  return llvm::formatv(
+      "a window of {0}x{1} blocks, clusters of {2}, {3} tokens "
+      "a stage, {4} stages",
+      tile.lines, tile.slabs, tile.shares, tile.tokens, tile.stages);
 }
 
 SmallVector<MemRefType> WarpSDDMM::getScratch() {

@@ -23,6 +23,7 @@ public:
   /// The memory for the sums of blocks of threads, each of which has steps of
   /// several windows: `[grid, parts, blocks, sums of a lane / 4, lanes, 4]`.
   SmallVector<MemRefType> getScratch() override;
+  std::string describeTile() const override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
   /// The stored blocks; without tokens, of which there could be sums.

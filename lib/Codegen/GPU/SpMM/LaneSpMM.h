@@ -16,6 +16,7 @@ class LaneSpMM : public PlannedSpMM {
 public:
   /// The product that `op` is, if it is one that `chip` runs here.
   static std::optional<LaneSpMM> match(Operation *op, GPUAttr chip);
+  std::string describeTile() const override { return tile.describe(shape); }
 
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;

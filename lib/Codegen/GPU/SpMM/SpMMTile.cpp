@@ -4,6 +4,7 @@
 
 #include "SpMMTile.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -241,6 +242,14 @@ LinePlan SpMMTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
   plan.cutLongGroups(chip, getShares() * getTokenTiles(shape), full / mean,
                      seconds);
   return plan;
+}
+
+std::string SpMMTile::describe(const SpMMShape &shape) const {
+  return llvm::formatv(
+      "{0}x{1} outputs and tokens, a warp {2}x{3} on {4}, "
+      "{5} stages",
+      lines * shape.outBlock, tokens, warpLines * shape.outBlock, warpTokens,
+      shape.isOnTensorCores ? "tensor cores" : "lanes", stages);
 }
 
 KernelWork SpMMTile::getWork(const SpMMShape &shape) const {

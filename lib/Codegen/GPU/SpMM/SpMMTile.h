@@ -128,6 +128,7 @@ struct SpMMTile {
                                         const Chip &chip, int64_t outputs,
                                         int64_t tokens, int64_t shareOutputs);
 
+  std::string describe(const SpMMShape &shape) const;
   /// What a launch does for such a pattern, about.
   KernelWork getWork(const SpMMShape &shape) const;
   /// The plan that a launch of this tile follows.

@@ -18,6 +18,7 @@ public:
   static std::optional<WarpgroupSpMM> match(Operation *op, GPUAttr chip);
 
   std::optional<ResultSpace> getSpace() override;
+  std::string describeTile() const override { return tile.describe(shape); }
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
 

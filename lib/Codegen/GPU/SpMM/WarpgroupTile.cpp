@@ -4,6 +4,7 @@
 // warpgroups.
 
 #include "WarpgroupTile.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -26,6 +27,14 @@ static constexpr int64_t mostLines = 32;
 /// The share of positions at which one of `lines` has a block.
 static double getUnion(const SpMMShape &shape, int64_t lines) {
   return 1 - std::pow(1 - shape.getDensity(), double(lines));
+}
+
+std::string WarpgroupTile::describe(const SpMMShape &) const {
+  return llvm::formatv("{0}x{1} outputs and tokens, a warpgroup {2}x{3}, "
+                       "clusters of {4}x{5}, {6} stages",
+                       units * warpgroupRows, tokens,
+                       groupUnits * warpgroupRows, groupTokens, shareOutputs,
+                       shareTokens, stages);
 }
 
 KernelWork WarpgroupTile::getWork(const SpMMShape &shape) const {

@@ -38,6 +38,7 @@ struct WarpgroupTile {
   /// What a launch does for a random pattern whose slots all hold a block,
   /// about.
   KernelWork getWork(const SpMMShape &shape) const;
+  std::string describe(const SpMMShape &shape) const;
 
   /// The plan that a launch of this tile follows: a group has the lines of a
   /// cluster.

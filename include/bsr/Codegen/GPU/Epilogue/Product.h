@@ -30,6 +30,9 @@ public:
   /// True if its epilogue may write results over what it reads at the same
   /// place: nothing else reads there.
   virtual bool acceptsUpdates() { return false; }
+  /// In words, what the model chose for a block of threads; "" if there was no
+  /// choice.
+  virtual std::string describeTile() const { return {}; }
 
   std::optional<Epilogue> epilogue;
 };
