@@ -240,7 +240,8 @@ void bsr::buildToSparsePipeline(OpPassManager &pm,
 }
 
 /// Operations become clusters, one function per structure, attention first.
-static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
+static void addClusters(OpPassManager &pm, const bsr::StepOptions &options,
+                        bool isHostApart) {
   if (options.attention || !options.attentionMarks.empty()) {
     bsr::BSRFindAttentionOptions attention;
     attention.report = options.report;
@@ -257,7 +258,7 @@ static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRHoistScalars());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDropUnitReductions());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLoosenSlices());
-  pm.addPass(bsr::createBSRCluster());
+  pm.addPass(bsr::createBSRCluster({isHostApart}));
   endStage(pm, "clusters");
 }
 
@@ -280,7 +281,7 @@ static void addStep(OpPassManager &pm, const bsr::StepOptions &options,
   if (isHostApart)
     pm.addNestedPass<func::FuncOp>(bsr::createBSRLiftNumbers());
   addLayout(pm, options);
-  addClusters(pm, options);
+  addClusters(pm, options, isHostApart);
   addKernels(pm);
 }
 

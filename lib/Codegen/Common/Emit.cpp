@@ -4,6 +4,7 @@
 // emits.
 
 #include "PlanKernels.h"
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
@@ -92,6 +93,7 @@ struct Kernel {
 /// inputs and outputs of `cluster` that are cut in panels.
 static FunctionType getSignature(ClusterOp cluster, ArrayRef<int64_t> panels,
                                  KernelTargetAttrInterface target,
+                                 KernelTargetAttrInterface emitter,
                                  Kernel &kernel) {
   SmallVector<Type> types;
   int64_t operand = 0;
@@ -116,7 +118,7 @@ static FunctionType getSignature(ClusterOp cluster, ArrayRef<int64_t> panels,
     // A pattern becomes the index arrays of the views in use.
     for (View view : views) {
       if (llvm::none_of(argument.getUsers(), [&](Operation *user) {
-            return target.getWalkedView(user) == view;
+            return emitter.getWalkedView(user) == view;
           }))
         continue;
       kernel.walked.back().push_back(view);
@@ -132,26 +134,27 @@ static FunctionType getSignature(ClusterOp cluster, ArrayRef<int64_t> panels,
   return FunctionType::get(cluster.getContext(), types, {});
 }
 
-/// Emits `cluster` as a function that takes its place, and what makes the plans
-/// that it follows.
+/// Emits `cluster`, as `emitter` does and between the buffers of `target`, as a
+/// function that takes its place, and what makes the plans that it follows.
 static FailureOr<Kernel> emit(ClusterOp cluster, const ClusterPlan &plan,
                               KernelTargetAttrInterface target,
+                              KernelTargetAttrInterface emitter,
                               ArrayRef<int64_t> panels,
                               PlanKernels &planKernels) {
   OpBuilder builder(cluster);
   Location loc = cluster.getLoc();
   Block &block = cluster.getBody().front();
   Kernel kernel;
-  SmallVector<PatternPlan> plans = target.getPatternPlans(plan);
+  SmallVector<PatternPlan> plans = emitter.getPatternPlans(plan);
   for (const PatternPlan &followed : plans)
     kernel.plans.push_back(
         {planKernels.getKernel(followed, cluster.getName()),
          cast<BlockArgument>(followed.pattern).getArgNumber()});
-  kernel.scratch = target.getScratch(plan);
-  kernel.inPlace = target.getInPlace(cluster, plan);
-  kernel.function =
-      func::FuncOp::create(builder, loc, cluster.getName(),
-                           getSignature(cluster, panels, target, kernel));
+  kernel.scratch = emitter.getScratch(plan);
+  kernel.inPlace = emitter.getInPlace(cluster, plan);
+  kernel.function = func::FuncOp::create(
+      builder, loc, cluster.getName(),
+      getSignature(cluster, panels, target, emitter, kernel));
   kernel.function.setPrivate();
   kernel.function->setDiscardableAttrs(cluster->getDiscardableAttrDictionary());
   Block *entry = kernel.function.addEntryBlock();
@@ -189,7 +192,7 @@ static FailureOr<Kernel> emit(ClusterOp cluster, const ClusterPlan &plan,
     }
   }
   body.scratch = entry->getArguments().drop_front(next);
-  LogicalResult emitted = target.emitBody(builder, body);
+  LogicalResult emitted = emitter.emitBody(builder, body);
   builder.setInsertionPointToEnd(entry);
   func::ReturnOp::create(builder, loc);
   if (failed(emitted))
@@ -286,6 +289,8 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
     SymbolTable symbols(module);
     PlanKernels planKernels(symbols);
     KernelTargetAttrInterface target = getKernelTarget(module);
+    auto plain =
+        cast<KernelTargetAttrInterface>(ScalarAttr::get(&getContext()));
     for (auto &[name, ways] : launches) {
       auto cluster = symbols.lookup<ClusterOp>(name);
       if (!cluster)
@@ -293,10 +298,13 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       auto plan = ClusterPlan::get(cluster, getTarget(module), emitReport);
       if (!plan)
         return signalPassFailure();
+      // Buffers lie as the target has them either way.
+      KernelTargetAttrInterface emitter =
+          decide("bsr-emit", cluster) ? target : plain;
       SmallVector<func::FuncOp> kernels;
       for (auto &[panels, calls] : ways) {
         FailureOr<Kernel> kernel =
-            emit(cluster, *plan, target, panels, planKernels);
+            emit(cluster, *plan, target, emitter, panels, planKernels);
         if (failed(kernel))
           return signalPassFailure();
         kernels.push_back(kernel->function);

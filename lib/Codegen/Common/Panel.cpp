@@ -2,6 +2,7 @@
 //
 // Chooses the activations whose buffers are cut in panels.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/Attributes.h"
@@ -52,7 +53,7 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
       launches.push_back(launch);
       for (auto [result, computed] :
            llvm::zip_equal(launch.getResults(), cluster.getYielded())) {
-        if (!isCut(result, computed, panel))
+        if (!isCut(result, computed, panel) || !decide("bsr-panel", launch))
           continue;
         cut.insert(result);
         ++numPanels;

@@ -2,6 +2,7 @@
 //
 // Lets kernels write results over operands that nobody reads later.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
@@ -48,6 +49,11 @@ static unsigned reuse(LaunchOp launch, DenseMap<Value, unsigned> &writes) {
           llvm::count(launch.getInputs(), input) != 1 ||
           writes.lookup(input) + 1 >= maxWrites || !isReadLast(input, launch))
         continue;
+      if (!decide("bsr-reuse-operands", launch))
+        break;
+      PassRemark::passed("bsr-reuse-operands", "OperandOverwritten", launch)
+          .add("Kernel", launch.getKernel())
+          .add("Operand", number);
       init.set(input);
       unsigned before = writes.lookup(input);
       writes[launch.getTiedOpResult(&init)] = before + 1;

@@ -3,8 +3,10 @@
 // Lets the kernels that make the next value of an argument write it over the
 // old one.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Order.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -30,6 +32,10 @@ struct Update {
   SmallVector<Operation *> reshapes;
 };
 } // namespace
+
+static StringAttr getCarrierName(func::FuncOp step, const Update &update) {
+  return attrs::name.ofArg(step, update.argument.getArgNumber());
+}
 
 /// Finds the launch behind `value`, the next value of `update.argument`; null
 /// if something else makes it.
@@ -214,14 +220,27 @@ struct ReuseState : bsr::impl::BSRReuseStateBase<ReuseState> {
 
     Order order(step.front());
     for (auto &[launch, made] : updates) {
+      if (!decide("bsr-reuse-state", launch))
+        continue;
       SmallPtrSet<Operation *, 8> readers;
       for (const Update &update : made)
         collectReaders(update.argument, /*isWhole=*/true, launch, readers);
-      if (failed(sink(launch, readers, order)))
+      if (failed(sink(launch, readers, order))) {
+        for (const Update &update : made)
+          PassRemark::missed("bsr-reuse-state", "NotInPlace", launch)
+                  .add("Argument", getCarrierName(step, update))
+                  .add("Kernel", launch.getKernel())
+              << "expected the old value to be read before the kernel that "
+                 "makes the next one, but got a reader that needs both";
         continue;
+      }
       OpBuilder b(launch);
-      for (const Update &update : made)
+      for (const Update &update : made) {
         launch.getInitsMutable()[update.result].assign(getInit(b, update));
+        PassRemark::passed("bsr-reuse-state", "InPlace", launch)
+            .add("Argument", getCarrierName(step, update))
+            .add("Kernel", launch.getKernel());
+      }
       numReused += made.size();
     }
   }

@@ -7,6 +7,7 @@
 #include "Groups.h"
 #include "Pieces.h"
 #include "bsr/Analysis/ClusterPlan.h"
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -117,6 +118,30 @@ static void countProducts(func::FuncOp step, const Groups &groups) {
   attrs::leftDense.set(step, b.getI64IntegerAttr(leftDense));
 }
 
+/// True if one of `inputs` is a pattern, which clusters alone know.
+static bool hasPattern(const SetVector<Value> &inputs) {
+  return llvm::any_of(
+      inputs, [](Value input) { return isa<PatternType>(input.getType()); });
+}
+
+/// Says what `launch`, of a cluster with plan `plan`, computes.
+static void remarkCluster(LaunchOp launch, const Groups::Group &group,
+                          const ClusterPlan &plan) {
+  PassRemark remark = PassRemark::passed("bsr-cluster", "ClusterMade", launch);
+  if (!remark)
+    return;
+  std::string roots;
+  for (Operation *root : group)
+    roots += (roots.empty() ? "" : ", ") + getWorkKind(root).str();
+  int64_t flops = 0;
+  for (Operation *root : group)
+    flops += getFlops(root);
+  remark.add("Kernel", launch.getKernel())
+      .add("Roots", roots)
+      .add("Plan", plan.chain ? "chain" : "nests")
+      .add("FLOPs", flops);
+}
+
 /// Erases the operations of `block` that nothing needs.
 static void eraseDead(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
@@ -164,6 +189,9 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
       SetVector<Value> inputs;
       SetVector<Operation *> members;
       groups.collect(group, inputs, members);
+      if (!isHostApart && !hasPattern(inputs) &&
+          !decide("bsr-cluster", group.front()))
+        continue;
       IRMapping mapping;
       ClusterOp cluster = outline(group, inputs, members, mapping);
       SmallVector<Value> results;
@@ -202,6 +230,7 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
         attrs::recomputed.set(launch, b.getUnitAttr());
       for (auto [result, value] : llvm::zip_equal(results, launch.getResults()))
         replacements.insert({result, value});
+      remarkCluster(launch, group, *chosen);
       ++numClusters;
     }
     // Values are replaced at the end: until then the graph is the old one.

@@ -3,7 +3,9 @@
 // Which operations of a step one kernel computes.
 
 #include "Groups.h"
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -147,12 +149,41 @@ bool Groups::follow(size_t number, Operation *root,
   return true;
 }
 
+/// Says why `root` joins none of the groups that make `inputs`, the last of
+/// which is there at `ready`.
+void Groups::remarkAlone(Operation *root, const SetVector<Value> &inputs,
+                         int64_t ready) const {
+  std::optional<size_t> last;
+  for (Value input : inputs) {
+    auto made = groupOf.find(input.getDefiningOp());
+    if (made != groupOf.end())
+      last = std::max(last.value_or(0), made->second);
+  }
+  if (!last)
+    return;
+  PassRemark remark = PassRemark::missed("bsr-cluster", "NotFused", root);
+  if (!remark)
+    return;
+  const Group &group = groups[*last];
+  StringRef reason =
+      *last < firstOpen            ? "most memory is live between them"
+      : states[*last].time < ready ? "it reads what is made after them as well"
+      : group.size() >= costs.maxRoots ? "a kernel computes no more than these"
+      : isUpdate(root, inputs)
+          ? "it updates an argument where it lies, which they may read"
+          : "no work item can compute what it reads of them";
+  remark.add("Operation", root->getName())
+      .add("Kind", getWorkKind(root))
+      .add("Group", int64_t(group.size()))
+      .add("Reason", reason);
+}
+
 /// Lets `root` join a group that makes or reads one of its inputs: a product
 /// that it can follow, or else the last one that runs when all of the inputs
 /// are there.
 std::optional<size_t> Groups::findGroup(Operation *root,
                                         const SetVector<Value> &inputs) {
-  if (!isChainable(root))
+  if (!isChainable(root) || !decide("bsr-fuse", root))
     return std::nullopt;
   int64_t ready = -1;
   SmallVector<size_t> candidates;
@@ -177,7 +208,10 @@ std::optional<size_t> Groups::findGroup(Operation *root,
            !groups[number].empty() && !isProduct(number) &&
            join(number, root, inputs);
   });
-  return joined == candidates.end() ? std::nullopt : std::optional(*joined);
+  if (joined != candidates.end())
+    return *joined;
+  remarkAlone(root, inputs, ready);
+  return std::nullopt;
 }
 
 void Groups::group(Operation *root) {

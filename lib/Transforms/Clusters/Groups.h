@@ -48,6 +48,8 @@ private:
   std::optional<size_t> findGroup(Operation *root,
                                   const SetVector<Value> &inputs);
   void group(Operation *root);
+  void remarkAlone(Operation *root, const SetVector<Value> &inputs,
+                   int64_t ready) const;
   int64_t getTime(Value value) const;
 
   TargetAttrInterface target;

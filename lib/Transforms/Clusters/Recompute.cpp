@@ -2,6 +2,7 @@
 //
 // Computes cheap values again behind the point where most memory is live.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Analysis/LiveRanges.h"
 #include "bsr/Analysis/Materialization.h"
@@ -609,13 +610,16 @@ struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
       Memory memory(block, costs);
       Copies copies(block, memory.getRoots(), memory.getPeak());
       for (linalg::GenericOp quotient : memory.getQuotients())
-        copies.multiply(quotient);
+        if (decide("bsr-recompute", quotient))
+          copies.multiply(quotient);
     }
     Memory memory(block, costs);
     Operation *peak = memory.getPeak();
     attrs::peak.set(peak, UnitAttr::get(&getContext()));
     Copies copies(block, memory.getRoots(), peak);
     for (Value value : memory.choose(maxCost)) {
+      if (!decide("bsr-recompute", value.getDefiningOp()))
+        continue;
       Operation *copy = copies.copy(value.getDefiningOp());
       if (!copy)
         continue;
@@ -624,6 +628,9 @@ struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
       copies.copyInlined(copy);
       ++numRecomputed;
       bytesRecomputed += getBytes(value);
+      PassRemark::passed("bsr-recompute", "Recomputed", copy)
+          .add("Operation", copy->getName())
+          .add("Bytes", getBytes(value));
     }
   }
 };

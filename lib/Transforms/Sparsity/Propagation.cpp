@@ -3,6 +3,7 @@
 // What pulling and pushing share: uniform tensors and dead operations.
 
 #include "Propagation.h"
+#include "bsr/Analysis/Decisions.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/Matchers.h"
@@ -165,7 +166,15 @@ Propagation::Propagation(Operation *root) : rewriter(root->getContext(), this) {
   }
 }
 
+bool Propagation::isRewritten(Operation *op) {
+  auto [known, isNew] = rewritten.try_emplace(op);
+  if (isNew)
+    known->second = decide("bsr-propagate", op);
+  return known->second;
+}
+
 void Propagation::notifyOperationErased(Operation *op) {
+  rewritten.erase(op);
   products.erase(op);
   intervals.erase(op);
   for (Value result : op->getResults())

@@ -77,6 +77,8 @@ public:
   PropagationCounts counts;
 
 private:
+  /// Whether to apply rules to `op`, which is asked for each operation once.
+  bool isRewritten(Operation *op);
   void notifyOperationErased(Operation *op) override;
 
   /// The one value that all entries of `value` have, a scalar or a tensor of
@@ -131,6 +133,7 @@ private:
   DenseMap<Value, Value> uniforms;
   /// Rules are equalities: what was computed before one holds after it.
   Intervals intervals;
+  DenseMap<Operation *, bool> rewritten;
 };
 
 } // namespace mlir::bsr

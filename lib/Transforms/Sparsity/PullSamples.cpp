@@ -38,7 +38,8 @@ void Propagation::replaceSamples(ArrayRef<SampleOp> samples, Value values) {
 
 bool Propagation::pull(Operation *op) {
   if (llvm::none_of(op->getUsers(),
-                    [](Operation *user) { return isa<SampleOp>(user); }))
+                    [](Operation *user) { return isa<SampleOp>(user); }) ||
+      !isRewritten(op))
     return false;
   rewriter.setInsertionPoint(op);
   bool changed = false;

@@ -28,6 +28,8 @@ bool Propagation::push(Operation *op) {
         return input.getDefiningOp<ToDenseOp>();
       }))
     return pushTranspose(linalgOp) || changed;
+  if (!isRewritten(op))
+    return changed;
   rewriter.setInsertionPoint(op);
   return pushProduct(linalgOp) || pushElementWise(linalgOp) ||
          pushReduction(linalgOp) || pushLineSums(linalgOp) ||

@@ -1,5 +1,9 @@
 // RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-emit --canonicalize | FileCheck %s
 // RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-emit --canonicalize | FileCheck %s --check-prefix=NEVER
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-emit --mlir-debug-counter=bsr-emit-count=0 | FileCheck %s --check-prefix=PLAIN
+
+// A kernel that is skipped is one of plain loops.
+// PLAIN-NOT: {{vector[.<]}}
 
 // What kernels are made of; emit-tuning.test has how large tiles, panels and packed strips are.
 // One level of parallel loops; nothing is allocated in a kernel.

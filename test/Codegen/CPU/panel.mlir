@@ -1,6 +1,9 @@
 // RUN: sparse-opt %s --split-input-file --bsr-panel | FileCheck %s
 // RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-panel --bsr-emit --canonicalize | FileCheck %s --check-prefix=EMIT
 // RUN: sparse-opt %s --split-input-file --bsr-set-target="target=#bsr.cpu<vector_bits=512,num_registers=32>" --bsr-panel | FileCheck %s --check-prefix=WIDE
+// RUN: sparse-opt %s --split-input-file --bsr-panel --mlir-debug-counter=bsr-panel-count=0 | FileCheck %s --check-prefix=SKIPPED
+
+// SKIPPED-NOT: bsr.panels
 
 !pattern = !bsr.pattern<768x768, block = 16x16, slots = 3>
 

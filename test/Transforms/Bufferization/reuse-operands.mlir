@@ -1,4 +1,12 @@
 // RUN: sparse-opt %s --bsr-reuse-operands | FileCheck %s
+// RUN: sparse-opt %s --bsr-reuse-operands --mlir-disable-threading --mlir-debug-counter=bsr-reuse-operands-count=0 | FileCheck %s --check-prefix=SKIPPED
+// RUN: sparse-opt %s --bsr-reuse-operands --mlir-disable-threading --mlir-debug-counter=bsr-reuse-operands-skip=1 | FileCheck %s --check-prefix=FIRST
+
+// SKIPPED-NOT:   outs({{.*}}#
+// SKIPPED-LABEL: func @row
+// SKIPPED-COUNT-9: outs(%[[E:.*]] :
+// The first result of the pair has memory of its own, the second one has that of the operand that is left.
+// FIRST: bsr.launch @both ins(%[[B:.*]], %{{.*}} : {{.*}}) outs(%{{.*}}, %[[B]] :
 
 func.func private @make(memref<4xf32>, memref<4xf32>)
 func.func private @negate(memref<4xf32>, memref<4xf32>)

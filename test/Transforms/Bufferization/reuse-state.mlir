@@ -1,4 +1,11 @@
 // RUN: sparse-opt %s --bsr-reuse-state | FileCheck %s
+// RUN: sparse-opt %s --bsr-reuse-state --mlir-disable-threading --mlir-debug-counter=bsr-reuse-state-count=0 | FileCheck %s --check-prefix=SKIPPED
+// RUN: sparse-opt %s --bsr-reuse-state --mlir-disable-threading --remarks-filter=bsr-reuse-state -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+
+// SKIPPED-NOT: bsr.launch {{.*}} outs(%arg
+// REMARK: [Passed] InPlace | Category:bsr-reuse-state | Function=optimizer | Argument=w, Kernel=update
+// REMARK: [Passed] InPlace | Category:bsr-reuse-state | Function=optimizer | Argument=m, Kernel=update
+// REMARK: [Missed] NotInPlace | Category:bsr-reuse-state | Function=both | Argument=w, Kernel=decay, Remark="expected the old value to be read before the kernel that makes the next one, but got a reader that needs both"
 
 func.func private @update(memref<8xf32>, memref<8xf32>, memref<8xf32>, memref<8xf32>)
 func.func private @decay(memref<8xf32>, memref<8xf32>)

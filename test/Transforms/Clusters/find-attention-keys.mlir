@@ -1,6 +1,13 @@
 // RUN: sparse-opt %s --bsr-find-attention="min-keys=8 report=true" 2>&1 | FileCheck %s --check-prefix=FOUND
 // RUN: sparse-opt %s --bsr-find-attention="min-keys=9 report=true" 2>&1 | FileCheck %s --check-prefix=LEFT
 // RUN: sparse-opt %s --bsr-find-attention=min-keys=9 2>&1 | FileCheck %s --check-prefix=QUIET
+// RUN: sparse-opt %s --bsr-find-attention="min-keys=8 report=true" --mlir-debug-counter=bsr-find-attention-count=0 2>&1 | FileCheck %s --check-prefix=SKIPPED
+// RUN: sparse-opt %s --bsr-find-attention=min-keys=9 --remarks-filter=bsr-find-attention 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: sparse-opt %s --bsr-find-attention=min-keys=8 --remarks-filter=bsr-find-attention 2>&1 | FileCheck %s --check-prefix=PASSED
+
+// SKIPPED-NOT: bsr.attention
+// REMARK: [Missed] FewKeys | Category:bsr-find-attention | Function={{.*}} | Keys=8, Remark="expected attention to at least 9 keys, but got 8: scores stay in memory"
+// PASSED: [Passed] AttentionFound | Category:bsr-find-attention | Function={{.*}} | FLOPs={{[1-9][0-9]*}}, Keys=8
 
 // Attention to few keys is left as it is.
 

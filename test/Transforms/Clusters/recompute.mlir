@@ -1,5 +1,6 @@
 // RUN: sparse-opt %s --bsr-recompute --split-input-file | FileCheck %s
 // RUN: sparse-opt %s --bsr-recompute=max-cost=0 --split-input-file | FileCheck %s --check-prefix=NONE
+// RUN: sparse-opt %s --bsr-recompute --split-input-file --mlir-debug-counter=bsr-recompute-count=0 | FileCheck %s --check-prefix=NONE
 
 #id = affine_map<(i, j) -> (i, j)>
 !t = tensor<64x64xf32>

@@ -520,7 +520,9 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     (`bsr.kind`) and how many floating-point operations its products are (`bsr.flops`).
     Operations stay together if there is a plan of how one kernel goes through them, for the
     module's target. It is written in the cluster: what work items share in `plan`, what is
-    computed before it is read in `bsr.root`.
+    computed before it is read in `bsr.root`. Two decisions can be skipped
+    (`--mlir-debug-counter`): `bsr-fuse`, that an operation may join others, and
+    `bsr-cluster`, that operations without patterns become a cluster, rather than loops.
 
     Before:
 
@@ -573,6 +575,10 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"isHostApart", "host-apart", "bool", "false",
+           "Skip no cluster: nothing outside of clusters can be computed">,
+  ];
   let statistics = [
     Statistic<"numClusters", "num-clusters", "Number of clusters">,
     Statistic<"numStructures", "num-structures",
