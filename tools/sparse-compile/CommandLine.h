@@ -238,6 +238,17 @@ struct CommandLine {
           "writing it, unless it computes what an interpreter of the marked "
           "step does; for small steps: that is slow"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> remarks{
+      "remarks",
+      llvm::cl::desc("Write what passes decided, and why, to a file in YAML "
+                     "(-: the standard output), whether the step compiles or "
+                     "not"),
+      llvm::cl::value_desc("file"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> remarksFilter{
+      "remarks-filter", llvm::cl::init(".*"),
+      llvm::cl::desc("Write remarks of the passes whose whole name this "
+                     "expression matches (default: all)"),
+      llvm::cl::value_desc("regex"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> time{"time",
                            llvm::cl::desc("Print the time of each phase"),
                            llvm::cl::cat(category)};

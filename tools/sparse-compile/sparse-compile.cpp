@@ -8,9 +8,11 @@
 #include "Compile.h"
 #include "Linker.h"
 #include "Memory.h"
+#include "Remarks.h"
 #include "Target.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "mlir/Debug/Counter.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -34,8 +36,8 @@ using llvm::Error;
 using llvm::Expected;
 
 /// Runs all phases.
-static Error compile(const bsr::CommandLine &options, MLIRContext &context,
-                     llvm::SourceMgr &sources) {
+static Error runPhases(const bsr::CommandLine &options, MLIRContext &context,
+                       llvm::SourceMgr &sources) {
   bsr::Stopwatch watch(options.time);
   if (options.level > 3)
     return createStringError("expected -O0 to -O3, but got -O" +
@@ -66,6 +68,16 @@ static Error compile(const bsr::CommandLine &options, MLIRContext &context,
                               watch);
   return bsr::compileForCPU(std::move(*module), *target, **machine, options,
                             watch);
+}
+
+/// Runs all phases, and writes what passes decided in them.
+static Error compile(const bsr::CommandLine &options, MLIRContext &context,
+                     llvm::SourceMgr &sources) {
+  Expected<bsr::Remarks> remarks = bsr::Remarks::collect(context, options);
+  if (!remarks)
+    return remarks.takeError();
+  Error error = runPhases(options, context, sources);
+  return llvm::joinErrors(std::move(error), remarks->write(options));
 }
 
 /// What tells a reader where `location` is: a name, a line of a file that can
@@ -110,6 +122,7 @@ int main(int argc, char **argv) {
   });
   bsr::CommandLine options;
   cl::HideUnrelatedOptions(options.category);
+  tracing::DebugCounter::registerCLOptions();
   cl::ParseCommandLineOptions(argc, argv,
                               "Compiles a training step to a shared library, "
                               "or to kernels for a GPU\n");
@@ -121,9 +134,17 @@ int main(int argc, char **argv) {
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerOpenMPDialectTranslation(registry);
+  tracing::DebugCounter counter;
   MLIRContext context(registry);
   // A step has thousands of operations: an error says one sentence.
   context.printOpOnDiagnostic(false);
+  if (tracing::DebugCounter::isActivated()) {
+    // What is counted has one order.
+    context.disableMultithreading();
+    context.registerActionHandler(
+        [&](llvm::function_ref<void()> transform,
+            const tracing::Action &action) { counter(transform, action); });
+  }
   llvm::SourceMgr sources;
   sources.setDiagHandler(tools::printDiagnostic);
   SourceMgrDiagnosticHandler handler(sources, &context);
