@@ -7,6 +7,7 @@
 #include "DeviceUpdate.h"
 #include "Status.h"
 #include "Step.h"
+#include "support/Chips.h"
 #include "support/PatternKernels.h"
 #include <algorithm>
 #include <array>
@@ -26,15 +27,10 @@ static Address addressOf(const void *memory) {
 
 /// What steps are compiled for to run on a GPU of compute capability
 /// `version`, as 90.
-static std::string findTarget(int version) {
-  // Kernels with features of one architecture run there alone.
-  if (version == 90)
-    return "sm_90a";
-  if (version == 100)
-    return "sm_100a";
-  for (int known : {90, 89, 86, 80})
-    if (version >= known)
-      return "sm_" + std::to_string(known);
+static std::string findCompileTarget(int version) {
+  if (const nvidia::Chip *chip =
+          version > 0 ? nvidia::findTarget(unsigned(version)) : nullptr)
+    return std::string(chip->name);
   fail(BSR_DEVICE_ERROR,
        "expected a GPU of compute capability 8.0 or later, but got one of ",
        version / 10, ".", version % 10);
@@ -46,7 +42,7 @@ CudaDevice::CudaDevice(int ordinal) : ordinal(ordinal) {
     fail(BSR_DEVICE_ERROR, "expected GPU ", ordinal, ", but got ", count,
          count == 1 ? " GPU" : " GPUs", ", counted from 0");
   driver.check(driver.cuDeviceGet(&device, ordinal), "GPU ", ordinal);
-  compileTarget = findTarget(driver.version(device));
+  compileTarget = findCompileTarget(driver.version(device));
   driver.check(driver.cuDevicePrimaryCtxRetain(&context, device),
                "a context of the GPU");
   makeCurrent();

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /// The version of what is below.
-#define BSR_TRANSPORT_VERSION 3
+#define BSR_TRANSPORT_VERSION 1
 
 /// A message that is on its way, as the library has it.
 typedef struct bsr_message {

@@ -40,7 +40,7 @@ TEST(Model, EachChipOfTheTargetHasFigures) {
   };
   std::string known;
   for (const Chip &chip : getChips()) {
-    EXPECT_TRUE(verify(chip.name)) << chip.name.str();
+    EXPECT_TRUE(verify(chip.name)) << std::string(chip.name);
     EXPECT_EQ(findChip(chip.name), &chip);
   }
   EXPECT_EQ(findChip("sm_70"), nullptr);

@@ -12,6 +12,7 @@
 #include "bsr/Dialect/Transfers.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "support/Chips.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/CheckedArithmetic.h"
 
@@ -219,12 +220,6 @@ LogicalResult CPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-/// The chips that kernels are made for, and the first version of PTX that LLVM
-/// has each in (NVPTX.td of LLVM 22).
-static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> chips[] = {
-    {"sm_80", "+ptx70"}, {"sm_86", "+ptx71"},  {"sm_89", "+ptx78"},
-    {"sm_90", "+ptx78"}, {"sm_90a", "+ptx80"}, {"sm_100a", "+ptx86"}};
-
 /// Checks that `value` is 0 or a power of 2 from `least` to `most`.
 static LogicalResult verifyTile(function_ref<InFlightDiagnostic()> emitError,
                                 StringRef name, int64_t value, int64_t least,
@@ -254,21 +249,14 @@ LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected share_outputs and share_tokens on sm_90a "
                           "alone, but got '"
                        << chip << "'";
-  if (llvm::is_contained(llvm::make_first_range(chips), chip))
+  if (nvidia::findChip(chip))
     return success();
-  InFlightDiagnostic diagnostic = emitError();
-  diagnostic << "expected chip to be ";
-  llvm::interleaveComma(llvm::make_first_range(ArrayRef(chips).drop_back()),
-                        diagnostic);
-  return diagnostic << " or " << chips[std::size(chips) - 1].first
-                    << ", but got '" << chip << "'";
+  return emitError() << "expected chip to be " << nvidia::listChips()
+                     << ", but got '" << chip << "'";
 }
 
 StringRef GPUAttr::getPTXFeature() const {
-  for (auto [chip, feature] : chips)
-    if (chip == getChip())
-      return feature;
-  llvm_unreachable("a chip is verified");
+  return nvidia::findChip(getChip())->ptxFeature;
 }
 
 LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,

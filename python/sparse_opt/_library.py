@@ -19,7 +19,7 @@ from sparse_opt._tools import RUNTIME, find_runtime
 if TYPE_CHECKING:
     from sparse_opt._description import Array
 
-VERSION = 16
+VERSION = 1
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",

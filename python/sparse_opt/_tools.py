@@ -14,7 +14,7 @@ from sparse_opt._errors import StepError
 
 # A wheel that carries the compiler (scripts/wheel.sh) has this folder.
 BUNDLE = Path(__file__).parent / "bundle"
-RUNTIME = "libbsr_runtime.so.3"
+RUNTIME = "libbsr_runtime.so.1"
 
 
 def find_tool(name: str) -> str:

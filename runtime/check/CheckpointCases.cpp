@@ -280,21 +280,6 @@ CASE(checkpoint_of_another_build_of_the_model_loads) {
   }
 }
 
-CASE(checkpoint_of_an_older_version_tells_no_code) {
-  Step step = loadFake();
-  Folder folder;
-  std::string path = folder.file("checkpoint");
-  save(trained(step, 2), path);
-  Json header = headerOf(readFile(path));
-  header["__metadata__"].erase("code");
-  writeFile(path, withHeader(readFile(path), header));
-  Session session = start(step);
-  REQUIRE_OK(bsr_session_load(session.get(), path.c_str()));
-  REQUIRE_EQUAL(std::string(bsr_session_step_difference(session.get())),
-                "perhaps the same: the checkpoint, of an older version, has no "
-                "hash of its code");
-}
-
 /// Tries to load `file` into a trained session, which must not change.
 class Refusals {
 public:

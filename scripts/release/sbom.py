@@ -98,7 +98,7 @@ def link_lines(build, programs):
 
 def linked(build, tools):
     """Returns the packages whose archives programs and the runtime were linked with."""
-    programs = [*sorted(f"bin/{tool}" for tool in tools), "lib/libbsr_runtime.so.3"]
+    programs = [*sorted(f"bin/{tool}" for tool in tools), "lib/libbsr_runtime.so.1"]
     archives = [word for word in link_lines(build, programs) if word.startswith("/") and word.endswith(".a")]
     return set(owners(archives).values())
 

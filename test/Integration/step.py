@@ -103,7 +103,7 @@ class Step:
         self.library = ctypes.CDLL(os.path.abspath(path))
         self.manifest = json.loads(ctypes.string_at(
             ctypes.addressof(ctypes.c_char.in_dll(self.library, "bsr_step_manifest"))))
-        assert ctypes.c_uint32.in_dll(self.library, "bsr_step_abi_version").value == 2
+        assert ctypes.c_uint32.in_dll(self.library, "bsr_step_abi_version").value == 1
 
     def make_buffers(self, arrays, patterns={}, orders={}):
         """Copies `arrays` into buffers. `patterns` maps the names of patterns to block

@@ -3,7 +3,7 @@
 // RUN:   --implicit-check-not=memref. --implicit-check-not=scf. --implicit-check-not=alloca_scope
 
 // CHECK-DAG:   llvm.mlir.global external constant @bsr_step_manifest({{.*}}\22target_cpu\22:\22znver4\22
-// CHECK-DAG:   llvm.mlir.global external constant @bsr_step_abi_version(2 : i32)
+// CHECK-DAG:   llvm.mlir.global external constant @bsr_step_abi_version(1 : i32)
 
 // One kernel is left of two equal ones; its loop is one parallel region.
 // CHECK:       llvm.func internal @scale(

@@ -57,14 +57,6 @@ static Error verifyAbsent(ArrayRef<const cl::Option *> given,
   return Error::success();
 }
 
-/// The chips of NVIDIA's that `--target` takes.
-static std::string listChips() {
-  auto names = llvm::map_range(
-      getChips(), [](const Chip &chip) { return chip.name.str(); });
-  return llvm::join(ArrayRef(llvm::to_vector(names)).drop_back(), ", ") +
-         " or " + getChips().back().name.str();
-}
-
 /// What the options name as target; null for processors.
 static Expected<Attribute> getNamedTarget(MLIRContext *context,
                                           const CommandLine &options) {
@@ -77,7 +69,8 @@ static Expected<Attribute> getNamedTarget(MLIRContext *context,
                         /*tileTokens=*/0, /*shareOutputs=*/0,
                         /*shareTokens=*/0, /*tf32=*/false);
   return createStringError("expected --target to be cpu, scalar, " +
-                           listChips() + ", but got '" + options.target + "'");
+                           nvidia::listChips() + ", but got '" +
+                           options.target + "'");
 }
 
 Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,

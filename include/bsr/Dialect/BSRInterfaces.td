@@ -37,6 +37,10 @@ def BSR_TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       True if vectors run along the last dimension of tensors: tokens belong there, and
       `bsr-layout` moves them.
     }], "bool", "wantsTokensLast">,
+    InterfaceMethod<[{
+      The chip of a device on which the runtime launches the kernels of a step, as PTX
+      names it; empty where a step calls its kernels as functions.
+    }], "::llvm::StringRef", "getLaunchChip", (ins), "", [{ return ""; }]>,
   ];
 }
 

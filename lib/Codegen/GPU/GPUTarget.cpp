@@ -110,6 +110,9 @@ struct Model : TargetAttrInterface::ExternalModel<Model, GPUAttr> {
     return matchProduct(op, cast<GPUAttr>(chip)) != nullptr;
   }
   bool wantsTokensLast(Attribute) const { return true; }
+  StringRef getLaunchChip(Attribute chip) const {
+    return cast<GPUAttr>(chip).getChip();
+  }
 };
 
 struct KernelModel

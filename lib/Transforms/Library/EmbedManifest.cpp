@@ -256,8 +256,8 @@ static json::Object getKernels(const json::Array &launches) {
 /// Adds to `manifest` how `step` is run: by calls of its kernels, or, on a GPU,
 /// by launches of them.
 static LogicalResult addKernels(func::FuncOp step, json::Object &manifest) {
-  auto target = dyn_cast<GPUAttr>(getTarget(step));
-  if (!target) {
+  StringRef chip = getTarget(step).getLaunchChip();
+  if (chip.empty()) {
     manifest["kernels"] = getKernels(step);
     return success();
   }
@@ -265,7 +265,7 @@ static LogicalResult addKernels(func::FuncOp step, json::Object &manifest) {
   if (failed(launches))
     return failure();
   manifest["kernels"] = getKernels(*launches);
-  manifest["chip"] = target.getChip();
+  manifest["chip"] = chip;
   manifest["launches"] = std::move(*launches);
   return success();
 }
@@ -378,7 +378,7 @@ struct EmbedManifest : mlir::bsr::impl::BSREmbedManifestBase<EmbedManifest> {
                       "bsr.arena_bytes: run bsr-plan-memory first");
       return signalPassFailure();
     }
-    if (isa<GPUAttr>(getTarget(*step)) &&
+    if (!getTarget(*step).getLaunchChip().empty() &&
         getOperation().getOps<gpu::BinaryOp>().empty()) {
       step->emitError("expected a step with kernels in PTX for ")
           << Attribute(getTarget(*step))

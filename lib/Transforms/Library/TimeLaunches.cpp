@@ -69,7 +69,7 @@ struct TimeLaunches : bsr::impl::BSRTimeLaunchesBase<TimeLaunches> {
 
     // The step's own timer is the first.
     getTimer(step->getName(), "other");
-    if (isa<GPUAttr>(getTarget(module)))
+    if (!getTarget(module).getLaunchChip().empty())
       return listLaunches(*step, symbols);
     SmallVector<std::pair<Operation *, unsigned>> laps;
     step->walk([&](Operation *op) {

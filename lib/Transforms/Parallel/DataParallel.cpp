@@ -398,7 +398,7 @@ struct DataParallel : bsr::impl::BSRDataParallelBase<DataParallel> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
-    if (isa<GPUAttr>(getTarget(step))) {
+    if (!getTarget(step).getLaunchChip().empty()) {
       step.emitError("expected a target that runs on processors for means over "
                      "processes, but got ")
           << Attribute(getTarget(step));

@@ -289,7 +289,7 @@ struct SplitStages : bsr::impl::BSRSplitStagesBase<SplitStages> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
-    if (isa<GPUAttr>(getTarget(step))) {
+    if (!getTarget(step).getLaunchChip().empty()) {
       step.emitError("expected a target that runs on processors for stages, "
                      "but got ")
           << Attribute(getTarget(step));

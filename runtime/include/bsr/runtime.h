@@ -44,33 +44,9 @@ extern "C" {
 
 #define BSR_API __attribute__((visibility("default")))
 
-/// Version of this interface. Functions are added; where one is changed or
-/// taken away, the number in the library's name rises too:
-///   2: bsr_step_num_timers, bsr_step_timer, bsr_step_reset_timers;
-///   3: bsr_step_score_norm, bsr_session_run_scores, bsr_session_update,
-///      bsr_session_statistics, bsr_session_take_largest, bsr_erk_densities,
-///      bsr_gmp_density;
-///   4: bsr_session_step_difference;
-///   5, libbsr_runtime.so.2: bsr_session_read, bsr_session_write and
-///      bsr_session_host_data instead of bsr_session_buffer; what only tests
-///      called is gone;
-///   6, libbsr_runtime.so.3: bsr_session_create takes a device;
-///   7: bsr_step_chip, bsr_device_target;
-///   8: bsr_session_device_data, bsr_session_copy_from, bsr_session_wait_for,
-///      bsr_session_let_wait;
-///   9: bsr_communicator_*, bsr_session_communicate, bsr_step_communicates;
-///   10: bsr_session_share, bsr_session_norms, bsr_session_scores,
-///      bsr_session_choose_absent, bsr_session_replace,
-///      bsr_communicator_trace, bsr_communicator_read_events, more counters,
-///      bsr_step_read_laps;
-///   11: bsr_step_sharded, bsr_step_whole_shape, bsr_step_accumulates;
-///   12: bsr_step_micro_batches;
-///   13: bsr_session_stored, bsr_session_choose_scored, bsr_lowest,
-///      bsr_highest;
-///   14: bsr_session_flops, bsr_session_check_pattern;
-///   15: bsr_session_check;
-///   16: bsr_sparsity_*, bsr_updates_*, bsr_density_blocks.
-#define BSR_RUNTIME_VERSION 16
+/// Version of this interface. It rises where functions are added; where one is
+/// changed or taken away, the number in the library's name rises too.
+#define BSR_RUNTIME_VERSION 1
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);

@@ -34,8 +34,8 @@
 extern "C" {
 #endif
 
-/// The version of what is above. 1: no context, and nothing returned.
-#define BSR_STEP_ABI_VERSION 2
+/// The version of what is above.
+#define BSR_STEP_ABI_VERSION 1
 
 /// The laps that a step with timers keeps.
 #define BSR_STEP_LAPS 65536

@@ -15,9 +15,9 @@ DriverState &bsr::cuda::state() {
   return held;
 }
 
-const ptx::Chip &bsr::cuda::chip() {
+const nvidia::Chip &bsr::cuda::chip() {
   const char *name = std::getenv("FAKE_DRIVER_CHIP");
-  const ptx::Chip *found = ptx::findChip(name ? name : "sm_90a");
+  const nvidia::Chip *found = nvidia::findChip(name ? name : "sm_90a");
   if (!found)
     bsr::fail("expected FAKE_DRIVER_CHIP to be a chip, but got '", name, "'");
   return *found;
@@ -151,7 +151,7 @@ Result cuDeviceGetAttribute(int *value, DeviceAttribute which, Ordinal device) {
       return InvalidValue;
     switch (which) {
     case MaxThreads:
-      *value = int(chip().maxThreads);
+      *value = int(nvidia::maxBlockThreads);
       return Success;
     case MaxShared:
       *value = 48 * 1024;
@@ -166,7 +166,7 @@ Result cuDeviceGetAttribute(int *value, DeviceAttribute which, Ordinal device) {
       *value = capability() % 10;
       return Success;
     case MaxSharedOptIn:
-      *value = int(chip().maxShared);
+      *value = int(chip().sharedLimit);
       return Success;
     }
     return NotSupported;

@@ -25,7 +25,7 @@ Result cuFuncSetAttribute(Function function, FunctionAttribute which,
     switch (which) {
     case MaxDynamicShared:
       if (value < 0 ||
-          unsigned(value) + function->info.staticShared > chip().maxShared)
+          unsigned(value) + function->info.staticShared > chip().sharedLimit)
         return InvalidValue;
       function->maxDynamicShared = unsigned(value);
       return Success;

@@ -60,7 +60,7 @@ Result cuModuleLoadDataEx(LoadedModule *module, const void *image,
       auto made = std::make_unique<ModuleState>(
           ModuleState{ptx::Module(static_cast<const char *>(image)), {}});
       const std::string &target = made->module.target();
-      if (!ptx::runsOn(*ptx::findChip(target), chip()))
+      if (!nvidia::runsOn(*nvidia::findChip(target), chip()))
         bsr::fail("expected a target that runs on ", chip().name, ", but got ",
                   target);
       *module = made.get();

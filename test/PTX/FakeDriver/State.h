@@ -35,7 +35,6 @@ BSR_CUDA_FUNCTIONS(FAKE_DECLARE)
 
 namespace bsr::cuda {
 
-using ptx::Chip;
 using ptx::EntryInfo;
 using ptx::LaunchOptions;
 using ptx::Memory;
@@ -101,7 +100,7 @@ struct DriverState {
 
 DriverState &state();
 /// The chip that the GPU is.
-const Chip &chip();
+const nvidia::Chip &chip();
 /// Says whether the context is that of this thread.
 bool &isCurrent();
 /// Runs all that waits in streams, or in one; returns the failure of the

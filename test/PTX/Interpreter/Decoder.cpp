@@ -20,7 +20,7 @@ Decoder::Decoder(KernelBuilder &builder, const Statement &statement)
 void Decoder::require(unsigned version, bool architecture) {
   const Chip &chip = *builder.program.chip;
   if (chip.version < version ||
-      (architecture && !(chip.architecture && chip.version == version)))
+      (architecture && !(chip.isArchitecture && chip.version == version)))
     fail("expected target sm_", version, architecture ? "a" : " or newer",
          " for '", statement.opcode, "', but got ", chip.name);
 }

@@ -7,10 +7,10 @@
 #ifndef PTX_INTERPRETER_H
 #define PTX_INTERPRETER_H
 
-#include "Chip.h"
 #include "Counts.h"
 #include "Memory.h"
 #include "TensorMap.h"
+#include "support/Chips.h"
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +18,8 @@
 #include <vector>
 
 namespace ptx {
+
+using nvidia::Chip;
 
 struct Program;
 

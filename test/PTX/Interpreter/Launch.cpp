@@ -15,10 +15,11 @@ static void checkBlock(const Launch &launch) {
   const Chip &chip = *launch.chip;
   const Dim &block = launch.block;
   uint64_t threads = block.count();
-  if (threads == 0 || threads > chip.maxThreads || block.x > 1024 ||
+  if (threads == 0 || threads > nvidia::maxBlockThreads || block.x > 1024 ||
       block.y > 1024 || block.z > 64)
-    bsr::fail("expected blocks of 1 to ", chip.maxThreads, " threads on ",
-              chip.name, ", but got ", block.x, "x", block.y, "x", block.z);
+    bsr::fail("expected blocks of 1 to ", nvidia::maxBlockThreads,
+              " threads on ", chip.name, ", but got ", block.x, "x", block.y,
+              "x", block.z);
   if (info.maxThreads && threads > info.maxThreads)
     bsr::fail("expected blocks of at most ", info.maxThreads,
               " threads, which is the .maxntid of '", info.name, "', but got ",
@@ -30,12 +31,12 @@ static void checkBlock(const Launch &launch) {
               required.z, ", which is the .reqntid of '", info.name,
               "', but got ", block.x, "x", block.y, "x", block.z);
   unsigned registers = std::max(launch.options->registers, info.maxRegisters);
-  if (registers > chip.maxRegisters)
-    bsr::fail("expected at most ", chip.maxRegisters, " registers a thread on ",
-              chip.name, ", but got ", registers);
+  if (registers > nvidia::maxThreadRegisters)
+    bsr::fail("expected at most ", nvidia::maxThreadRegisters,
+              " registers a thread on ", chip.name, ", but got ", registers);
   uint64_t rounded = (threads + 31) / 32 * 32 * ((registers + 7) / 8 * 8);
-  if (rounded > chip.registersInAll)
-    bsr::fail("expected at most ", chip.registersInAll,
+  if (rounded > nvidia::maxBlockRegisters)
+    bsr::fail("expected at most ", nvidia::maxBlockRegisters,
               " registers a block on ", chip.name, ", but got ", rounded);
 }
 
@@ -70,8 +71,8 @@ static void checkShared(Launch &launch) {
       (uint64_t(sharedBase) + launch.kernel->info.staticShared + align - 1) /
       align * align;
   uint64_t end = begin + launch.options->dynamicShared;
-  if (end - sharedBase > launch.chip->maxShared)
-    bsr::fail("expected at most ", launch.chip->maxShared,
+  if (end - sharedBase > launch.chip->sharedLimit)
+    bsr::fail("expected at most ", launch.chip->sharedLimit,
               " bytes of shared memory on ", launch.chip->name, ", but got ",
               end - sharedBase);
   if (launch.kernel->info.staticShared > 48 * 1024)

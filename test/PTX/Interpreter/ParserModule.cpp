@@ -39,9 +39,9 @@ void Parser::parseTarget() {
   int line = peek().line;
   std::string_view name = expectWord("a target");
   program.target = name;
-  program.chip = findChip(name);
+  program.chip = nvidia::findChip(name);
   if (!program.chip)
-    failAt(line, "expected a target of ", chipNames(), ", but got '", name,
+    failAt(line, "expected a target of ", nvidia::listChips(), ", but got '", name,
            "'");
   while (accept(","))
     if (std::string_view option = expectWord("an option of .target");

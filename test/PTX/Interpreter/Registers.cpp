@@ -10,7 +10,6 @@ using namespace ptx;
 
 unsigned ptx::registersAtLaunch(const Launch &launch) {
   const EntryInfo &info = launch.kernel->info;
-  const Chip &chip = *launch.chip;
   if (unsigned given = std::max(launch.options->registers, info.maxRegisters))
     return given;
   uint64_t threads =
@@ -21,8 +20,9 @@ unsigned ptx::registersAtLaunch(const Launch &launch) {
   constexpr uint64_t quarters = 4, lanes = 32;
   uint64_t warps = (threads + lanes - 1) / lanes;
   uint64_t ofQuarter = (warps + quarters - 1) / quarters;
-  uint64_t most = chip.registersInAll / quarters / lanes / ofQuarter / 8 * 8;
-  return unsigned(std::min<uint64_t>(most, chip.maxRegisters));
+  uint64_t most =
+      nvidia::maxBlockRegisters / quarters / lanes / ofQuarter / 8 * 8;
+  return unsigned(std::min<uint64_t>(most, nvidia::maxThreadRegisters));
 }
 
 /// What a warp is missing in the pool of its block.

@@ -143,9 +143,10 @@ static CommandLine readCommandLine(int argc, char **argv) {
       line.deviceName = true;
     else if (option == "--chip") {
       std::string name = value();
-      options.chip = findChip(name);
+      options.chip = nvidia::findChip(name);
       if (!options.chip)
-        bsr::fail("expected a chip of ", chipNames(), ", but got '", name, "'");
+        bsr::fail("expected a chip of ", nvidia::listChips(), ", but got '", name,
+                  "'");
     } else if (option.size() > 1 && option[0] == '-')
       bsr::fail("expected an option of ptx-run --help, but got '", option, "'");
     else if (line.file.empty())

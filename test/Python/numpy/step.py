@@ -5,8 +5,8 @@
 # RUN: rm -rf %t && mkdir -p %t/none/bin %t/old/bin %t/old/lib
 # RUN: touch %t/none/bin/sparse-compile %t/old/bin/sparse-compile
 # RUN: chmod +x %t/none/bin/sparse-compile %t/old/bin/sparse-compile
-# RUN: echo 'unsigned bsr_runtime_version(void) { return 2; }' > %t/old.c
-# RUN: %build_library -o %t/old/lib/libbsr_runtime.so.3 %t/old.c
+# RUN: echo 'unsigned bsr_runtime_version(void) { return 0; }' > %t/old.c
+# RUN: %build_library -o %t/old/lib/libbsr_runtime.so.1 %t/old.c
 # RUN: %numpy_python -u %s %t.bsr %t/none %t/old | FileCheck %s
 
 import copy
@@ -204,8 +204,8 @@ path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
 refuse(sparse_opt.compile, TEXT)
 
 # A process of its own meets another runtime, or none.
-# CHECK: expected libbsr_runtime.so.3 beside sparse-compile or on the library path, but got '{{.*}}'
-# CHECK: expected a runtime of version 16 or later, but got 2: build it again
+# CHECK: expected libbsr_runtime.so.1 beside sparse-compile or on the library path, but got '{{.*}}'
+# CHECK: expected a runtime of version 1 or later, but got 0: build it again
 LOAD = """
 import sparse_opt
 try:

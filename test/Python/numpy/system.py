@@ -6,7 +6,7 @@
 # RUN: rm -rf %t && mkdir %t && cp -r %src_root/python/sparse_opt %t
 # RUN: mkdir -p %t/sparse_opt/bundle/bin && cp %bsr_obj_root/bin/sparse-checkpoint %t/sparse_opt/bundle/bin
 # RUN: ln -s sparse-checkpoint %t/sparse_opt/bundle/bin/sparse-compile
-# RUN: mkdir %t/sparse_opt/bundle/lib && sed s/libomp.so.5/libomq.so.5/ %bsr_obj_root/lib/libbsr_runtime.so.3 > %t/sparse_opt/bundle/lib/libbsr_runtime.so.3
+# RUN: mkdir %t/sparse_opt/bundle/lib && sed s/libomp.so.5/libomq.so.5/ %bsr_obj_root/lib/libbsr_runtime.so.1 > %t/sparse_opt/bundle/lib/libbsr_runtime.so.1
 # RUN: env PYTHONPATH=%t %python %s | FileCheck %s
 
 import platform
@@ -28,7 +28,7 @@ def find(tag, *libc, machine="x86_64"):
 
 
 # CHECK: finds sparse-compile
-# CHECK: finds libbsr_runtime.so.3
+# CHECK: finds libbsr_runtime.so.1
 find("manylinux_2_35_x86_64\n", "glibc", "2.36")
 # CHECK-COUNT-2: expected a system of x86_64 with glibc 2.35 or later, which this wheel is for, but got x86_64 with glibc 2.31: build from source
 find("manylinux_2_35_x86_64\n", "glibc", "2.31")
@@ -50,5 +50,5 @@ except SystemExit as error:
 try:
     sparse_opt.Step("none.so")
 except sparse_opt.StepError as error:
-    # CHECK: expected libbsr_runtime.so.3 beside sparse-compile or on the library path, but got 'libomq.so.5: cannot open shared object file: No such file or directory'
+    # CHECK: expected libbsr_runtime.so.1 beside sparse-compile or on the library path, but got 'libomq.so.5: cannot open shared object file: No such file or directory'
     print(error)

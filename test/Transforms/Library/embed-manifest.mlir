@@ -13,7 +13,7 @@
 // CHECK-SAME: \22patterns\22:[{\22block\22:[2,2],\22buffers\22:{\22col_idx\22:3,\22col_ptr\22:5,\22row_idx\22:6,\22row_ptr\22:2,\22slot\22:4,\22slot_t\22:7},\22density\22:0.375,\22flops\22:40,\22name\22:\22w\22,\22shape\22:[4,8],\22slots\22:3,\22static\22:false,\22weight\22:1}],
 // CHECK-SAME: \22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:2,\22spmm_transposed\22:0},
 // CHECK-SAME: \22target_cpu\22:\22znver4\22,\22version\22:1}\00
-// CHECK:      llvm.mlir.global external constant @bsr_step_abi_version(2 : i32)
+// CHECK:      llvm.mlir.global external constant @bsr_step_abi_version(1 : i32)
 func.func private @decay(memref<3x2x2xf32>) attributes {bsr.kind = "elementwise"}
 func.func private @sum(memref<f32>) attributes {bsr.kind = "reduction"}
 func.func private @no_kernel()

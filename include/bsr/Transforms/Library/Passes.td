@@ -135,7 +135,7 @@ def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
 
     ```mlir
     llvm.mlir.global external constant @bsr_step_manifest("{\22arena_bytes\22:0,\22buffers\22:[{\22carried\22:false,\22kind\22:\22dense\22,\22name\22:\22x\22,\22role\22:\22batch\22,\22shape\22:[4],\22type\22:\22f32\22}\5D,\22format\22:\22bsr-step\22,\22kernels\22:{\22functions\22:0,\22launches\22:0},\22left_dense\22:0,\22live_bytes\22:0,\22name\22:\22step\22,\22patterns\22:[],\22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:0,\22spmm_transposed\22:0},\22target_cpu\22:\22generic\22,\22version\22:1}\00") {addr_space = 0 : i32}
-    llvm.mlir.global external constant @bsr_step_abi_version(2 : i32) {addr_space = 0 : i32} : i32
+    llvm.mlir.global external constant @bsr_step_abi_version(1 : i32) {addr_space = 0 : i32} : i32
     func.func @step(%x: memref<4xf32> {bsr.name = "x", bsr.role = "batch"},
                     %arena: memref<0xi8> {bsr.kind = "arena", bsr.name = "arena"})
         attributes {bsr.arena_bytes = 0 : i64} {

@@ -5,54 +5,28 @@
 #ifndef BSR_CODEGEN_GPU_CORE_MODEL_H
 #define BSR_CODEGEN_GPU_CORE_MODEL_H
 
-#include "llvm/ADT/ArrayRef.h"
+#include "support/Chips.h"
 #include "llvm/ADT/StringRef.h"
 #include <array>
 #include <optional>
 
 namespace mlir::bsr::gpu {
 
-/// The kinds of numbers that tensor cores multiply, with sums in f32: f16 and
-/// bf16 at one rate, tf32 at another.
-enum class TensorType { Half, TF32 };
-constexpr unsigned numTensorTypes = 2;
-
-/// The arithmetic units of a multiprocessor beside its tensor cores, by what
-/// they compute: f32, f64, integers (with bits, comparisons and moves), and
-/// reciprocals, roots, exponentials and logarithms.
-enum class Unit { Float, Double, Integer, Special };
-constexpr unsigned numUnits = 4;
-
-/// A chip as PTX names it, by the figures of one product that has it. "A clock
-/// and SM": what one multiprocessor does in a clock. docs/gpu.md has the source
-/// of each figure.
-struct Chip {
-  llvm::StringLiteral name;
-  llvm::StringLiteral product;
-  int64_t multiprocessors;
-  double clock;                              ///< Hz
-  std::array<double, numTensorTypes> tensor; ///< FLOP a clock and SM, dense
-  std::array<double, numUnits> lanes;        ///< results a clock and SM
-  int64_t sharedLimit;    ///< bytes of shared memory that a block may have
-  double l2Bandwidth;     ///< bytes a second, to all SMs together
-  double memoryBandwidth; ///< bytes a second
-  double mmaRate;         ///< what `mma.sync` reaches of `tensor`
-  double wgmmaRate;       ///< what `wgmma` does; 0 where there is none
-};
+using nvidia::Chip;
+using nvidia::findChip;
+using nvidia::getChips;
+using nvidia::numTensorTypes;
+using nvidia::numUnits;
+using nvidia::TensorType;
+using nvidia::Unit;
 
 /// What each chip has alike (CUDA C++ Programming Guide, technical
-/// specifications per compute capability).
+/// specifications per compute capability), beside what support/Chips.h has.
 constexpr double issueSlots = 4;    ///< warp instructions a clock and SM
 constexpr double sharedBytes = 128; ///< bytes a clock and SM
 constexpr double l2PortBytes = 64;  ///< bytes a clock that one SM gets of L2
-constexpr int64_t numRegisters = 65536; ///< of 32 bits, an SM
-constexpr int64_t threadRegisters = 255;
-
-/// The chips that kernels are made for, all that `#bsr.gpu` has.
-llvm::ArrayRef<Chip> getChips();
-
-/// Null if no chip has that name.
-const Chip *findChip(llvm::StringRef name);
+constexpr int64_t numRegisters = nvidia::maxBlockRegisters; ///< of 32 bits
+constexpr int64_t threadRegisters = nvidia::maxThreadRegisters;
 
 /// What only a device can settle, where it is to be other than the chip's.
 struct ModelParameters {
