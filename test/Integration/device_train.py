@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from runs import checkpoints
+from tensor_file import read_arrays
 
 folders = [Path(name) for name in sys.argv[1:3]]
 given = [float(argument) for argument in sys.argv[3:]]
@@ -23,31 +25,22 @@ def losses(folder):
     return {(entry["step"], key): entry[key] for entry in map(json.loads, lines) for key in ("loss", "held_out") if key in entry}
 
 
-def tensors(folder):
-    """The tensors of the last checkpoint, as bytes with their types."""
-    content = max(folder.glob("checkpoint-*.safetensors")).read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:8 + size])
-    return {name: (entry["dtype"], content[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
-            for name, entry in header.items() if name != "__metadata__"}
-
-
 a, b = map(losses, folders)
 assert a.keys() == b.keys() and len(a) >= 3, (sorted(a), sorted(b))
 worst = max(abs(a[key] - b[key]) for key in a)
 assert worst <= tolerance, f"expected losses within {tolerance}, but got {worst}"
 
-a, b = map(tensors, folders)
+a, b = (read_arrays(checkpoints(folder)[-1]) for folder in folders)
 assert a.keys() == b.keys()
 patterns = [name for name in a if name.endswith((".row_ptr", ".col_idx", ".slot", ".ever", ".newest"))]
 assert patterns
 for name in patterns:
-    assert a[name] == b[name], f"expected the same {name}"
+    assert np.array_equal(a[name], b[name]), f"expected the same {name}"
 farthest, where = 0.0, ""
-for name, (dtype, content) in a.items():
-    if dtype == "F32":
-        x, y = (np.frombuffer(bytes, np.float32).astype(np.float64) for bytes in (content, b[name][1]))
-        away = np.abs(x - y).max() / max(np.abs(x).max(), 1e-30) if len(x) else 0.0
+for name in a:
+    if a[name].dtype == np.float32:
+        x, y = (arrays[name].astype(np.float64) for arrays in (a, b))
+        away = np.abs(x - y).max() / max(np.abs(x).max(), 1e-30) if x.size else 0.0
         if not away <= farthest:
             farthest, where = away, name
 assert farthest <= distance, f"expected parameters and moments within {distance} of their largest entry, but got {farthest:.2g} in {where}"

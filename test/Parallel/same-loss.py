@@ -8,7 +8,6 @@ import argparse
 import gzip
 import json
 import os
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,10 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.append(str(ROOT / "test" / "Integration"))
+import runs  # noqa: E402
+import tensor_file  # noqa: E402
+
 parser = argparse.ArgumentParser()
 parser.add_argument("folder", type=Path, help="for runs; a new one")
 parser.add_argument("--processes", type=int, default=4)
@@ -43,17 +46,9 @@ def train(name, *starter, shards=False):
     subprocess.run([*starter, "sparse-train", "--config", ROOT / "examples/bert.yaml",
                     *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))],
                    check=True, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    losses = np.array([line["loss"] for line in lines if "loss" in line])
-    patterns = {}
-    for path in sorted(run.glob("checkpoint-*.safetensors")):
-        data = path.read_bytes()
-        size, = struct.unpack_from("<Q", data)
-        for tensor, entry in json.loads(data[8:8 + size]).items():
-            if tensor.endswith((".bsr.row_ptr", ".bsr.col_idx")):
-                begin, end = entry["data_offsets"]
-                patterns[path.name, tensor] = data[8 + size + begin:8 + size + end]
-    return losses, patterns, json.loads((run / "summary.json").read_text())
+    patterns = {(path.name, name): tensor for path in runs.checkpoints(run) for name, tensor in tensor_file.read(path)[0].items()
+                if name.endswith((".bsr.row_ptr", ".bsr.col_idx"))}
+    return runs.losses(run), patterns, json.loads((run / "summary.json").read_text())
 
 
 one, own, summary = train("one")

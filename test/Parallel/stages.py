@@ -3,29 +3,12 @@
 # stages.py WHOLE STAGES COUNT: compares a run of one process with one of a stage on each
 # of COUNT processes: losses, and patterns, weights and moments of all checkpoints.
 
-import json
-import struct
 import sys
 from pathlib import Path
 
 import numpy as np
-
-TYPES = {"F32": np.float32, "I32": np.int32, "BOOL": np.bool_}
-
-
-def losses(run):
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return np.array([line["loss"] for line in lines if "loss" in line])
-
-
-def tensors(path):
-    data = path.read_bytes()
-    (size,) = struct.unpack_from("<Q", data)
-    for name, entry in json.loads(data[8:8 + size]).items():
-        if name != "__metadata__" and entry["dtype"] in TYPES:
-            begin, end = entry["data_offsets"]
-            yield name, np.frombuffer(data[8 + size + begin:8 + size + end], TYPES[entry["dtype"]])
-
+from runs import checkpoints, losses
+from tensor_file import read_arrays
 
 whole, stages, count = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 folders = sorted(stages.glob("stage-*"))
@@ -34,18 +17,18 @@ one = losses(whole)
 for folder in folders:
     other = losses(folder)
     assert len(one) == len(other) and np.abs(one / other - 1).max() < 1e-5, (folder, one, other)
-steps = sorted(whole.glob("checkpoint-*.safetensors"))
+steps = checkpoints(whole)
 assert steps
 for path in steps:
-    expected = dict(tensors(path))
+    expected = read_arrays(path)
     found, twice = set(), set()
     for folder in folders:
-        own = dict(tensors(folder / path.name))
+        own = read_arrays(folder / path.name)
         assert set(own) < set(expected), folder  # a stage has a part
         twice |= found & set(own)
         found |= set(own)
         for name, value in own.items():
-            if value.dtype == np.int32:
+            if value.dtype.kind != "f":
                 assert np.array_equal(value, expected[name]), (folder, path, name)
             else:
                 assert np.abs(value - expected[name]).max() < 1e-4, (folder, path, name)

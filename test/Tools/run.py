@@ -7,10 +7,8 @@ knows masks and neither the dialect nor a pass, within what the roundings of f32
 rounded. The compiled step is compared with the latter elsewhere.
 """
 
-import json
 import os
 import re
-import struct
 import subprocess
 import sys
 import tempfile
@@ -22,32 +20,8 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [os.path.join(ROOT, "scripts"), os.path.join(ROOT, "test", "Integration")]
 os.environ |= {"OPENBLAS_NUM_THREADS": "1"}
 import step  # noqa: E402
+import tensor_file  # noqa: E402
 from fuzz import check, programs  # noqa: E402
-
-KINDS = {"F64": np.float64, "F32": np.float32, "I64": np.int64, "BOOL": np.bool_}
-NAMES = {np.dtype(kind): name for name, kind in KINDS.items()} | {np.dtype(np.int32): "I32", np.dtype(np.int8): "I8"}
-
-
-def write_tensors(path, arrays):
-    """A safetensors file of `arrays`."""
-    header, data = {}, b""
-    for name, array in arrays.items():
-        array = np.asarray(array)
-        header[name] = {"dtype": NAMES[array.dtype], "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
-        data += array.tobytes()
-    text = json.dumps(header).encode()
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
-
-
-def read_tensors(path):
-    with open(path, "rb") as file:
-        data = file.read()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
-    return {name: np.frombuffer(data[8 + size:][slice(*entry["data_offsets"])], KINDS[entry["dtype"]]).reshape(entry["shape"])
-            for name, entry in header.items()}
 
 
 def stages(text, marks, options):
@@ -70,7 +44,7 @@ def run(text, values, folder):
     result = os.path.join(folder, "results.safetensors")
     done = subprocess.run(["sparse-run", "--values", values, "-o", result], input=text, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return read_tensors(result)
+    return tensor_file.read_arrays(result)
 
 
 def as_doubles(arrays):
@@ -98,8 +72,8 @@ def check_case(case, folder):
         views = step.views(pattern.mask, slots[name], pattern.order)
         stored |= {f"{name}.bsr.{part}": views[part] for part in ("row_ptr", "col_idx", "slot")}
     paths = {kind: os.path.join(folder, kind) for kind in ("dense", "stored")}
-    write_tensors(paths["dense"], as_doubles(dense))
-    write_tensors(paths["stored"], as_doubles(stored))
+    tensor_file.write_arrays(paths["dense"], as_doubles(dense))
+    tensor_file.write_arrays(paths["stored"], as_doubles(stored))
     marks = [f"--bsr-mark=match=^{name}$ block={'x'.join(map(str, mark['block']))} density={mark['density']:.9f}"
              for name, mark in case.marks.items()]
     count = 0

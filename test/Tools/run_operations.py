@@ -9,7 +9,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from run import step, write_tensors, run  # noqa: E402
+from run import step, tensor_file, run  # noqa: E402
 
 ROWS, COLS, BR, BC, SLOTS = 6, 12, 2, 3, 7
 MASK = np.array([[1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)  # an empty block row, a full one
@@ -167,14 +167,14 @@ def main():
         values = os.path.join(folder, "values")
         stored = {f"values.bsr.{n}": VIEWS[n] for n in ("row_ptr", "col_idx", "slot")}
         stored |= {f"scores.bsr.{n}": step.views(np.array([[1, 1], [1, 0]], bool))[n] for n in ("row_ptr", "col_idx")}
-        write_tensors(values, ARRAYS | stored)
+        tensor_file.write_arrays(values, ARRAYS | stored)
         got = run(text, values, folder)
         for name, array in wanted.items():
             assert got[name].shape == np.shape(array), name
             np.testing.assert_allclose(got[name], array, rtol=1e-12, atol=1e-12, err_msg=name)
         assert set(got) == set(wanted)
         # A row without a stored block is NaN, or 0 where the operation says so.
-        write_tensors(values, ARRAYS | stored | {f"scores.bsr.{n}": step.views(np.array([[1, 1], [0, 0]], bool))[n] for n in ("row_ptr", "col_idx")})
+        tensor_file.write_arrays(values, ARRAYS | stored | {f"scores.bsr.{n}": step.views(np.array([[1, 1], [0, 0]], bool))[n] for n in ("row_ptr", "col_idx")})
         assert np.isnan(run(text, values, folder)["b_y"][:, 2:]).all()
         zeroed = run(text.replace(" fill = -3.0", " fill = -3.0 zero_empty"), values, folder)
         for name, array in softmax(empty).items():

@@ -10,32 +10,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import runs
+import tensor_file
 
-TYPES = {"<f4": "F32", "<i4": "I32", "<i8": "I64", "|u1": "U8"}
 EXAMPLES = 22
-
-
-def write_safetensors(path, arrays):
-    header, at = {}, 0
-    for name, array in arrays.items():
-        header[name] = {"dtype": TYPES[array.dtype.str], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
-        at += array.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(a.tobytes() for a in arrays.values()))
 
 
 def tensors(run, names):
     """Yields what the checkpoints of a run hold, in their order."""
-    for path in sorted(Path(run).glob("checkpoint-*.safetensors")):
-        data = path.read_bytes()
-        size = struct.unpack("<Q", data[:8])[0]
-        header = json.loads(data[8:8 + size])
-        yield [
-            np.frombuffer(data[8 + size + header[n]["data_offsets"][0]:8 + size + header[n]["data_offsets"][1]],
-                          {"F32": "<f4", "I32": "<i4"}[header[n]["dtype"]]).reshape(header[n]["shape"])
-            for n in names
-        ]
+    for path in runs.checkpoints(Path(run)):
+        arrays = tensor_file.read_arrays(path)
+        yield [arrays[name] for name in names]
 
 
 def write(folder):
@@ -59,7 +44,7 @@ def write(folder):
         (folder / name).mkdir()
         for key, array in arrays.items():
             np.save(folder / name / f"{key}.npy", array)
-        write_safetensors(folder / f"{name}.safetensors", arrays)
+        tensor_file.write_arrays(folder / f"{name}.safetensors", arrays)
     for name, change in {
         "fortran": lambda x: np.asfortranarray(x),
         "big": lambda x: x.astype(">f4"),

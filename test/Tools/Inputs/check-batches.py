@@ -6,11 +6,12 @@
 text of the token file (of a pair: each sentence is); what is predicted is what the
 options ask for. Prints counts."""
 
-import json
 import struct
 import subprocess
 import sys
 from pathlib import Path
+
+import tensor_file
 
 run, path, options = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 FIRST, SEPARATOR, MASK, ORDINARY = 2, 3, 4, 5
@@ -45,22 +46,12 @@ def words(ids):
     return groups
 
 
-def tensors(step):
-    data = (run / f"checkpoint-{step:09}.safetensors").read_bytes()
-    (size,) = struct.unpack_from("<Q", data)
-    for name, entry in json.loads(data[8:8 + size]).items():
-        if name != "__metadata__":
-            begin, end = entry["data_offsets"]
-            code = {"F32": "f", "I32": "i"}[entry["dtype"]]
-            yield name.removeprefix("state."), struct.unpack(
-                f"<{(end - begin) // 4}{code}", data[8 + size + begin:8 + size + end])
-
-
 count = dict.fromkeys(["sequences", "predicted", "hidden", "kept", "replaced", "long words",
                        "follow"], 0)
 splits = set()
 for step in range(1, len(list(run.glob("checkpoint-*.safetensors"))) + 1):
-    batch = dict(tensors(step))
+    tensors, _ = tensor_file.read(run / f"checkpoint-{step:09}.safetensors")
+    batch = {name.removeprefix("state."): tensor.numbers() for name, tensor in tensors.items()}
     for row in range(B):
         ids = list(batch["ids"][row * T:(row + 1) * T])
         places = slice(row * P, (row + 1) * P)

@@ -9,19 +9,7 @@ import sys
 
 import numpy as np
 
-import checkpoint
-
-TYPES = {"F32": "<f4", "I32": "<i4", "F16": "<f2", "F64": "<f8", "I64": "<i8"}
-
-
-def tensors(header, data):
-    found = {}
-    for name, entry in header.items():
-        if name != "__metadata__" and entry["dtype"] in TYPES:
-            begin, end = entry["data_offsets"]
-            array = np.frombuffer(data[begin:end], TYPES[entry["dtype"]])
-            found[name] = array.reshape(entry["shape"])
-    return found
+import tensor_file
 
 
 def unpack(sparse, matrix, name):
@@ -42,10 +30,9 @@ def is_same(a, b):
 
 
 def main(sparse_path, dense_path):
-    header, data = checkpoint.read(sparse_path)
-    sparse = tensors(header, data)
-    dense = tensors(*checkpoint.parse(dense_path))
-    matrices = json.loads(header["__metadata__"]["matrices"])
+    _, metadata = tensor_file.read_checkpoint(sparse_path)
+    sparse, dense = map(tensor_file.read_arrays, (sparse_path, dense_path))
+    matrices = json.loads(metadata["matrices"])
     values = {name: matrix for matrix in matrices for name in matrix["values"]}
     names = {name for name in sparse if ".bsr." not in name}
     assert names == {name for name in dense if ".bsr." not in name}, names ^ set(dense)

@@ -6,18 +6,17 @@
 overflow a number, the stack, the memory, or the patience of whoever reads them."""
 
 import json
-import struct
 import sys
 from pathlib import Path
 
-import checkpoint
+import tensor_file
 
 folder = Path(sys.argv[1])
 deep = "[" * 200000 + "]" * 200000
 
 
 def write_header(name, text):
-    (folder / name).write_bytes(struct.pack("<Q", len(text)) + text.encode())
+    (folder / name).write_bytes(tensor_file.join(text, b""))
 
 
 write_header("number.ck", '{"__metadata__":{"x":1e999}}')
@@ -34,25 +33,20 @@ def pattern(name, rows, cols, block, slots=0, values=("w",)):
                                      "blocks_regrown", "manifest", "metadata")}
     metadata = {"checksum": "", "format": "bsr-checkpoint", "version": "1", **metadata,
                 "matrices": json.dumps(matrices)}
-    header, data = {"__metadata__": metadata}, b""
-    sizes = [("w.bsr.row_ptr", rows // block[0] + 1), ("w.bsr.col_idx", 0), ("w.bsr.slot", 0)]
-    for tensor, size in sizes:
-        header[tensor] = {"dtype": "I32", "shape": [size],
-                          "data_offsets": [len(data), len(data) + 4 * size]}
-        data += bytes(4 * size)
-    for tensor in values:
-        header[tensor] = {"dtype": "F32", "shape": [slots, *block],
-                          "data_offsets": [len(data), len(data)]}
-    checkpoint.write(folder / name, header, data)
+    sizes = {"w.bsr.row_ptr": rows // block[0] + 1, "w.bsr.col_idx": 0, "w.bsr.slot": 0}
+    tensors = {tensor: tensor_file.Tensor("I32", [size], bytes(4 * size)) for tensor, size in sizes.items()}
+    tensors |= {tensor: tensor_file.Tensor("F32", [slots, *block], b"") for tensor in values}
+    tensor_file.write_checkpoint(folder / name, tensors, metadata)
 
 
 pattern("matrix.ck", 2**18, 2**18, [2**18, 2**18])
 pattern("row.ck", 1, 2**31 - 1, [1, 1])
 pattern("slots.ck", 4, 4, [2, 2], 2**31 - 1, values=())
 
-tensors = {f"t{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
-           for i in range(100000)}
-write_header("many.st", json.dumps(tensors))
+tensor_file.write(folder / "many.st", {f"t{i}": tensor_file.Tensor("F32", [0], b"") for i in range(100000)})
+write_header("large.st", '{"w":{"dtype":"F32","shape":[100000000],"data_offsets":[0,400000000]}}')
+with open(folder / "large.st", "ab") as file:
+    file.truncate(file.tell() + 400000000)
 
 yaml = {
     "itself": "sparsity: &a {update: *a}",

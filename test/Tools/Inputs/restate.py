@@ -6,16 +6,15 @@
 import json
 import sys
 
-import checkpoint
+import tensor_file
 
 path, text = sys.argv[1:3]
 key = sys.argv[3] if len(sys.argv) > 3 else "metadata"
-header, data = checkpoint.read(path)
-metadata = header["__metadata__"]
+tensors, metadata = tensor_file.read_checkpoint(path)
 if "TOKENS" in text:
     tokens = json.loads(metadata["metadata"])["tokens"]
     text = text.replace("TOKENS", str(tokens))
 metadata[key] = text
 if key != "metadata" and not text:
     del metadata[key]
-checkpoint.write(path, header, data)
+tensor_file.write_checkpoint(path, tensors, metadata)

@@ -6,26 +6,18 @@
 import json
 import math
 import pathlib
-import struct
 import sys
+
+import tensor_file
 
 ROWS = COLS = 4
 
 
 def load(path):
     """Returns {(row, column): (slot, weights, moments)} of a checkpoint."""
-    data = path.read_bytes()
-    size = struct.unpack_from("<Q", data)[0]
-    header = json.loads(data[8:8 + size])
-
-    def read(name):
-        entry = header[name]
-        begin, end = (8 + size + offset for offset in entry["data_offsets"])
-        code = {"F32": "f", "I32": "i"}[entry["dtype"]]
-        return struct.unpack(f"<{(end - begin) // 4}{code}", data[begin:end])
-
-    row_ptr, col_idx, slot = (read(f"state.w.bsr.{k}") for k in ("row_ptr", "col_idx", "slot"))
-    w, m = read("state.w"), read("state.m.w")
+    tensors, _ = tensor_file.read(path)
+    row_ptr, col_idx, slot = (tensors[f"state.w.bsr.{k}"].numbers() for k in ("row_ptr", "col_idx", "slot"))
+    w, m = tensors["state.w"].numbers(), tensors["state.m.w"].numbers()
     live = set(slot)
     for s in range(len(w) // 4):
         if s not in live:

@@ -9,18 +9,18 @@ import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-import checkpoint
+import tensor_file
 
 *paths, copy = sys.argv[1:]
 for path in paths:
-    header, data = checkpoint.parse(path)
+    read, own = tensor_file.read(path)
     with safe_open(path, "np") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}
         metadata = file.metadata()
-    assert metadata == header.pop("__metadata__")
-    assert tensors.keys() == header.keys()
+    assert metadata == own
+    assert tensors.keys() == read.keys()
     for name, tensor in tensors.items():
-        assert tensor.tobytes() == data[slice(*header[name]["data_offsets"])], name
+        assert tensor.tobytes() == read[name].data and list(tensor.shape) == read[name].shape, name
     w = tensors["state.w"]
     print(f"{path.split('/')[-1]}: {len(tensors)} tensors, metadata {len(metadata)}, "
           f"state.w {w.shape} {w.dtype}")
