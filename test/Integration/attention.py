@@ -13,26 +13,13 @@ import os
 import sys
 
 import numpy as np
+import references
 import step
 
 # What rounding to a type is wrong by: of a number, at most this times the number, or half of the smallest.
 ROUNDOFF = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 SMALLEST = {"f64": 2.0**-1074, "f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133}
 BATCHES = [(), (3,), (2, 2), (1, 3)]
-
-
-def softmax(x, live, zero_empty):
-    """Probabilities of the rows of x over the entries that are live, their maxima and the logarithms of the sums of
-    powers of what the entries are less."""
-    x = np.where(live, x, -np.inf)
-    with np.errstate(all="ignore"):
-        largest = x.max(-1, keepdims=True)
-        power = np.exp(x - np.where(np.isinf(largest), 0, largest))
-        total = power.sum(-1, keepdims=True)
-        p = power / total
-        lse = np.stack([largest[..., 0], np.log(total)[..., 0]])
-    empty = np.isneginf(largest)
-    return np.where(empty, 0 if zero_empty else np.nan, p), np.where(empty[..., 0], -np.inf, lse)
 
 
 def growth(count):
@@ -281,57 +268,54 @@ class Case:
         all that an element is made of add up to. Gradients are those of an output `written`, which they read."""
         wide = "f64" if self.kind == "f64" else "f32"
         u, narrow = ROUNDOFF[wide], ROUNDOFF[self.kind] if self.rounds_scores else 0
+        of = references.attention(
+            self.q, self.k, self.v, self.dy, self.scale, self.bias, self.mask, -np.inf if self.fill is None else self.fill, self.live,
+            self.factor, 0 if self.zero_empty else np.nan, written)
+        live = np.broadcast_to(self.live, of.x.shape)
 
         def product(subscripts, a, a_wrong, b, count, over=()):
-            """A product, and what it is wrong by: `a` by `a_wrong`, each sum, of `count` terms, by roundoffs."""
+            """What a product is wrong by: `a` by `a_wrong`, each sum, of `count` terms, by roundoffs."""
             size = np.abs(b)
             wrong = np.einsum(subscripts, a_wrong, size) + growth(count) * u * np.einsum(subscripts, np.abs(a), size)
-            return np.einsum(subscripts, a, b).sum(tuple(over)), wrong.sum(tuple(over))
+            return wrong.sum(tuple(over))
 
-        def stored(value, wrong, kind=self.kind):
+        def stored(value, wrong, over=(), kind=self.kind):
+            """A value, summed up, and what it is wrong by where it is stored."""
+            value = value.sum(tuple(over))
             return value, wrong + ROUNDOFF[kind] * np.abs(value) + SMALLEST[kind]
 
         # What is exponentiated.
-        s, s_wrong = product("...id,...jd->...ij", self.scale * self.q, 0 * self.q, self.k, self.features)
-        s = s + self.bias
+        s_wrong = product("...id,...jd->...ij", self.scale * self.q, 0 * self.q, self.k, self.features)
         # Of scores that a bias swallows nothing is left to be wrong.
-        s_wrong = np.where(np.abs(self.bias) > 1e30, 0, s_wrong + 2 * u * (np.abs(s) + np.abs(self.bias)))
-        fill = -np.inf if self.fill is None else self.fill
-        x, x_wrong = (np.where(self.mask, s, fill), np.where(self.mask, s_wrong, 0)) if self.mask_dims else (s, s_wrong)
-        live = np.broadcast_to(self.live, x.shape)
-        p, lse = softmax(x, live, self.zero_empty)
-        # A row without anything is NaN, whatever lies in its columns.
-        seen = np.where(live, p, 0)
+        s_wrong = np.where(np.abs(self.bias) > 1e30, 0, s_wrong + 2 * u * (np.abs(of.s) + np.abs(self.bias)))
+        x_wrong = np.where(self.mask, s_wrong, 0)
+        with np.errstate(divide="ignore"):
+            lse = np.stack([of.largest[..., 0], np.log(of.total)[..., 0]])
         largest, log_sum = np.where(np.isinf(lse), 0, lse)
-        empty = ~live.any(-1) | np.isneginf(np.where(live, x, -np.inf).max(-1))
 
         # What a power is wrong by, relative to it: as what is exponentiated, which is a difference, is.
-        present = np.nan_to_num(seen)
-        power_wrong = np.where(present > 0, x_wrong + u * (4 + 2 * np.abs(np.where(present > 0, x, 0) - largest[..., None])), 0)
+        present = np.nan_to_num(of.seen)
+        power_wrong = np.where(present > 0, x_wrong + u * (4 + 2 * np.abs(np.where(present > 0, of.x, 0) - largest[..., None])), 0)
         sum_wrong = (present * power_wrong).sum(-1) + u * growth(self.keys)
         p_wrong = present * (power_wrong + (sum_wrong + 2 * u * np.abs(log_sum))[..., None] + narrow) + 2.0**-126
         x_most = np.where(live & (present > 0), x_wrong, 0).max(-1, initial=0)
         lse_wrong = np.stack([x_most + u * np.abs(largest), x_most + sum_wrong + u * np.abs(log_sum)])
 
-        dropped, dropped_wrong = seen * self.factor, p_wrong * self.factor
-        y, y_wrong = stored(*product("...ij,...je->...ie", dropped, dropped_wrong, self.v, self.keys))
-        y = np.where(empty[..., None], 0 if self.zero_empty else np.nan, y)
-        # The gradient reads y as it was written.
-        written = self.round(y) if written is None else written
-        dp, dp_wrong = product("...ie,...je->...ij", self.dy, 0 * self.dy, self.v, self.value_features)
-        mean, mean_wrong = product("...ie,...ie->...i", self.dy, 0 * self.dy, written, self.value_features)
-        difference = dp * self.factor - mean[..., None]
-        g = np.where(live & self.mask, seen * difference, 0)
-        g_wrong = np.where(live & self.mask, p_wrong * np.abs(difference) + seen * (
+        dropped_wrong = p_wrong * self.factor
+        y_wrong = product("...ij,...je->...ie", of.dropped, dropped_wrong, self.v, self.keys)
+        dp_wrong = product("...ie,...je->...ij", self.dy, 0 * self.dy, self.v, self.value_features)
+        mean_wrong = product("...ie,...ie->...i", self.dy, 0 * self.dy, of.y if written is None else written, self.value_features)
+        g = of.dbias
+        g_wrong = np.where(live & self.mask, p_wrong * np.abs(of.difference) + of.seen * (
             dp_wrong * self.factor + mean_wrong[..., None]) + (2 * u + narrow) * np.abs(g), 0)
         queries = lambda over: self.queries * int(np.prod([self.batch[i] for i in over]))
-        bias_summed = self.bias_summed or ()
+        summed, bias_summed = self.summed, self.bias_summed or ()
         wanted = {
-            "y": (y, y_wrong), "lse": (lse, lse_wrong),
-            "dq": stored(*product("...ij,...jd->...id", g, g_wrong, self.scale * self.k, self.keys)),
-            "dk": stored(*product("...ij,...id->...jd", g, g_wrong, self.scale * self.q, queries(self.summed), self.summed)),
-            "dv": stored(*product("...ij,...ie->...je", dropped, dropped_wrong, self.dy, queries(self.summed), self.summed)),
-            "dbias": stored(*product("...ij,...->...ij", g, g_wrong, np.ones(()), queries(bias_summed), bias_summed), wide)}
+            "y": stored(of.y, y_wrong), "lse": (lse, lse_wrong),
+            "dq": stored(of.dq, product("...ij,...jd->...id", g, g_wrong, self.scale * self.k, self.keys)),
+            "dk": stored(of.dk, product("...ij,...id->...jd", g, g_wrong, self.scale * self.q, queries(summed), summed), summed),
+            "dv": stored(of.dv, product("...ij,...ie->...je", of.dropped, dropped_wrong, self.dy, queries(summed), summed), summed),
+            "dbias": stored(g, product("...ij,...->...ij", g, g_wrong, np.ones(()), queries(bias_summed), bias_summed), bias_summed, wide)}
         # What is wanted is as wrong as what is compared with it, if both are of one type.
         return {name: (want, wrong * (2 if self.kind == "f64" else 1)) for name, (want, wrong) in wanted.items()}
 

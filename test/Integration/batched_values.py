@@ -7,6 +7,7 @@ operations), the products with v and of the gradient (bsr.spmm, transposed and n
 """
 
 import numpy as np
+import references
 import step
 
 # Batch, queries and keys in blocks, the block, features, element type, layout of q and k: features last, or else tokens.
@@ -117,13 +118,9 @@ def check(batch, grid, block, features, kind, features_last, random):
         scores = np.where(where, q @ np.swapaxes(k, -1, -2), 0)
         close("s", scores, features, np.abs(q) @ np.abs(np.swapaxes(k, -1, -2)))
         # What follows starts from what was rounded.
-        scores = np.where(where, got_of["s"], -np.inf)
-        tops = scores.max(-1)
-        close("top", tops)
-        with np.errstate(invalid="ignore"):
-            powers = np.where(where, np.exp(scores - tops[..., None]), 0)
-        close("total", powers.sum(-1), cols)
-        p = powers / np.where(where.any(-1), powers.sum(-1), 1)[..., None]
+        p, largest, total = references.softmax(got_of["s"], live=where, empty=0)
+        close("top", largest[..., 0])
+        close("total", total[..., 0], cols)
         close("p", p, cols)
         assert np.abs(got_of["p"].sum(-1) - where.any(-1)).max() < 100 * EPSILON[kind]
         p = got_of["p"]

@@ -10,6 +10,7 @@ import itertools
 import string
 
 import numpy as np
+import references
 import step
 
 KINDS = {np.dtype(t): k for k, t in step.TYPES.items() if k != "bf16"}
@@ -258,8 +259,7 @@ def softmax(p, axis):
                        "%d = arith.subf %a, %b : f32\n %e = math.exp %d : f32\n linalg.yield %e : f32")
     total = p.generic(f"ijk->{kept}", [powers], ADD, [p.fill(shape)])
     result = p.generic(f"ijk,{kept}->ijk", [powers, total], "%q = arith.divf %a, %b : f32\n linalg.yield %q : f32")
-    wide = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
-    want = wide / wide.sum(axis, keepdims=True)
+    want, _, _ = references.softmax(x.astype(np.float64), axis)
     # The exponential, its argument (below 10), the sum and the quotient.
     p.check(result, want, (x.shape[axis] + 2 * 8 + 10 + 4) * ROUNDOFF * want)
 
@@ -276,10 +276,9 @@ def softmax_gradient(p, shape, axis):
     inner = p.generic(f"ijk->{kept}", [product], ADD, [p.fill(sums)])
     result = p.generic(f"ijk,ijk,{kept}->ijk", [quotient, tg, inner],
                        "%d = arith.subf %b, %c : f32\n %m = arith.mulf %a, %d : f32\n linalg.yield %m : f32")
-    wide = np.exp(x.astype(np.float64))
-    want = wide / wide.sum(axis, keepdims=True)
+    want, _, _ = references.softmax(x.astype(np.float64), axis)
     size = np.abs(g) + (want * np.abs(g)).sum(axis, keepdims=True)
-    p.check(result, want * (g - (want * g).sum(axis, keepdims=True)), (3 * shape[axis] + 60) * ROUNDOFF * want * size)
+    p.check(result, references.softmax_gradient(want, g, axis), (3 * shape[axis] + 60) * ROUNDOFF * want * size)
 
 
 def layer_norm(p, shape, axis):

@@ -11,6 +11,7 @@ item and one row, and all types.
 import os
 
 import numpy as np
+import references
 import step
 from gpu_epilogues import LARGE, NEGATE, SUM, affine, generic
 from gpu_products import ROUNDOFF, check, load, round_to, store
@@ -105,12 +106,11 @@ def run(kind, extents, dim, launches, random):
     check("mean", load("f32", got["mean"]), np.squeeze(mean, dim), np.squeeze(total(np.abs(x)) / count, dim), terms, "f32")
     check("y", load(kind, got["y"]), n * g.reshape(shape), size * np.abs(g.reshape(shape)), terms, kind)
     check("dg", load("f32", got["dg"]), (n * d).sum(along), (size * np.abs(d)).sum(along), terms, "f32")
-    e = np.exp(x - x.max(dim, keepdims=True))
-    p = e / total(e)
+    p, _, _ = references.softmax(x, dim)
     check("p", load(kind, got["p"]), p, p * 4, terms, kind)
     p = load(kind, got["p"])
     size = p * (np.abs(d) + total(p * np.abs(d)))
-    check("q", load(kind, got["q"]), (d - total(p * d)) * p, size, terms, kind)
+    check("q", load(kind, got["q"]), references.softmax_gradient(p, d, dim), size, terms, kind)
     found = len(compiled.launches)
     assert found == launches, f"expected {launches} launches, but got {found}"
     print(kind, extents, dim, "ok", flush=True)

@@ -6,6 +6,7 @@ is picked at its label: a label per sequence and position, collapsed as PyTorch 
 """
 
 import numpy as np
+import references
 import step
 
 BLOCK = 8
@@ -100,8 +101,8 @@ for (batch, tokens, classes), bits in [((2, 8, 64), 128), ((2, 8, 64), 256), ((2
               "x": random.standard_normal((batch, tokens, features)).astype(np.float32),
               "y": random.integers(0, classes, (batch, tokens))}
     z = arrays["x"].reshape(-1, features).astype(np.float64) @ (weight * np.kron(mask, np.ones((BLOCK, BLOCK)))).T.astype(np.float64)
-    z -= z.max(axis=1, keepdims=True)
-    logs = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    _, largest, total = references.softmax(z)
+    logs = z - largest - np.log(total)
     want = -logs[np.arange(len(z)), arrays["y"].ravel()].mean()
     compiled = step.compile(cross_entropy(batch, tokens, features, classes),
                             [f"--mark=match=^w$ block={BLOCK}x{BLOCK} density=0.5"]

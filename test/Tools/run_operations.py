@@ -10,6 +10,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from run import step, tensor_file, run  # noqa: E402
+import references  # noqa: E402
 
 ROWS, COLS, BR, BC, SLOTS = 6, 12, 2, 3, 7
 MASK = np.array([[1, 0, 0, 1], [0, 0, 0, 0], [1, 1, 1, 1]], bool)  # an empty block row, a full one
@@ -40,18 +41,11 @@ def type_of(array):
     return "tensor<" + "".join(f"{extent}x" for extent in np.shape(array)) + KINDS[np.asarray(array).dtype.kind] + ">"
 
 
-def softmax(keep):
+def attended(keep):
     """Attention of q, k, v, the bias s and the mask m, on the scores that `keep` says; its gradients."""
-    a = ARRAYS
-    scores = np.einsum("tid,tjd->tij", a["q"], a["k"]) * 0.5 + a["s"]
-    scores = np.where(a["m"], scores, -3.0)
-    powers = np.where(keep, np.exp(scores - scores.max(-1, keepdims=True)), 0)
-    with np.errstate(all="ignore"):
-        p = np.where(keep.any(-1)[:, None], powers / powers.sum(-1, keepdims=True), 0.0)
-    y = np.einsum("tij,tje->tie", p, a["v"])
-    g = p * (np.einsum("tie,tje->tij", a["dz"], a["v"]) - (a["dz"] * y).sum(-1)[..., None]) * a["m"] * 0.5
-    return {"y": y, "dq": np.einsum("tij,tjd->tid", g, a["k"]), "dk": np.einsum("tij,tid->tjd", g, a["q"]),
-            "dv": np.einsum("tij,tie->tje", p, a["dz"])}
+    q, k, v, dz, bias, mask = (ARRAYS[name] for name in ("q", "k", "v", "dz", "s", "m"))
+    of = references.attention(q, k, v, dz, scale=0.5, bias=bias, mask=mask, fill=-3.0, live=keep, empty=0.0)
+    return {name: getattr(of, name) for name in ("y", "dq", "dk", "dv")}
 
 
 def attention(prefix, pattern, keep, zero):
@@ -69,7 +63,7 @@ def attention(prefix, pattern, keep, zero):
       : ({types['q']}, {types['k']}, {types['v']}, {types['y']}, {types['l']}, {types['y']}, {types['s']}, {types['m']}{tail}
       -> ({types['q']}, {types['k']}, {types['v']})
 """
-    return lines, {prefix + name: array for name, array in softmax(keep).items()}
+    return lines, {prefix + name: array for name, array in attended(keep).items()}
 
 
 def expected():
@@ -177,7 +171,7 @@ def main():
         tensor_file.write_arrays(values, ARRAYS | stored | {f"scores.bsr.{n}": step.views(np.array([[1, 1], [0, 0]], bool))[n] for n in ("row_ptr", "col_idx")})
         assert np.isnan(run(text, values, folder)["b_y"][:, 2:]).all()
         zeroed = run(text.replace(" fill = -3.0", " fill = -3.0 zero_empty"), values, folder)
-        for name, array in softmax(empty).items():
+        for name, array in attended(empty).items():
             np.testing.assert_allclose(zeroed["b_" + name], array, rtol=1e-12, atol=1e-12, err_msg=name)
     print(f"{len(wanted)} results agree")
 
