@@ -41,6 +41,15 @@ _ATTENTION = [(f"{n}_w", HIDDEN, HIDDEN) for n in "qkvo"]
 _BLOCK = [*_ATTENTION, ("up_w", HIDDEN, WIDE), ("down_w", WIDE, HIDDEN)]
 
 
+def attention(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
+    """Of `[batch, tokens, heads, features]`."""
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[-1] ** 0.5
+    if causal:
+        allowed = jnp.tril(jnp.ones(scores.shape[-2:], bool))
+        scores = jnp.where(allowed, scores, -1e9)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+
+
 def _attend(x: Any, y: Any, p: Any, causal: bool) -> Any:
     """Queries of `x` on keys and values of `y`."""
 
@@ -48,12 +57,7 @@ def _attend(x: Any, y: Any, p: Any, causal: bool) -> Any:
         return z.reshape(*z.shape[:2], HEADS, -1)
 
     q, k, v = split(x @ p["q_w"]), split(y @ p["k_w"]), split(y @ p["v_w"])
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (HIDDEN // HEADS) ** 0.5
-    if causal:
-        allowed = jnp.tril(jnp.ones(scores.shape[-2:], bool))
-        scores = jnp.where(allowed, scores, -1e9)
-    mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
-    return mixed.reshape(x.shape) @ p["o_w"]
+    return attention(q, k, v, causal).reshape(x.shape) @ p["o_w"]
 
 
 def _block(x: Any, p: Any, causal: bool) -> Any:
@@ -65,9 +69,7 @@ def _block(x: Any, p: Any, causal: bool) -> Any:
 def _attend_heads(x: Any, p: Any) -> Any:
     """Self-attention with a dimension for heads in its weights, as flax has it."""
     q, k, v = (jnp.einsum("bte,ehd->bthd", x, p[f"{n}_h"]) for n in "qkv")
-    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (HIDDEN // HEADS) ** 0.5
-    mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
-    return jnp.einsum("bthd,hde->bte", mixed, p["o_h"])
+    return jnp.einsum("bthd,hde->bte", attention(q, k, v), p["o_h"])
 
 
 def _heads() -> Any:

@@ -22,6 +22,7 @@ import optax
 
 import generate
 import sparse_opt.jax
+from jax_graphs import attention
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -79,9 +80,7 @@ def gpt() -> Step:
         q, k, v = (
             (x @ p[w]).reshape(batch, tokens, heads, -1) for w in ("q_w", "k_w", "v_w")
         )
-        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (hidden // heads) ** 0.5
-        scores = jnp.where(jnp.tril(jnp.ones((tokens, tokens), bool)), scores, -1e9)
-        mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+        mixed = attention(q, k, v, causal=True)
         return mixed.reshape(batch, tokens, hidden) @ p["o_w"]
 
     def loss(params: Any, ids: Any, labels: Any) -> Any:
