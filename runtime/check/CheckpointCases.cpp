@@ -3,7 +3,7 @@
 // Checkpoints: resumed bit for bit, never half-written, never half-read.
 
 #include "Check.h"
-#include "support/Hash.h"
+#include "Sealed.h"
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -32,26 +32,34 @@ static void save(const Session &session, const std::string &path,
   REQUIRE_OK(bsr_session_save(session.get(), path.c_str(), metadata));
 }
 
-/// Makes the checksum of `file`, a checkpoint, right again.
-static std::string sealed(std::string file) {
-  size_t place = file.find("\"checksum\":\"") + 12;
-  file.replace(place, 16, 16, '0');
-  return file.replace(place, 16, bsr::hexadecimal(bsr::xxh64(file)));
+namespace {
+/// What a safetensors file is made of.
+struct Parts {
+  std::string header, data;
+
+  explicit Parts(const std::string &file) {
+    uint64_t size;
+    std::memcpy(&size, file.data(), 8);
+    header = file.substr(8, size);
+    data = file.substr(8 + size);
+  }
+
+  std::string file() const {
+    uint64_t size = header.size();
+    return std::string(reinterpret_cast<char *>(&size), 8) + header + data;
+  }
+};
+} // namespace
+
+static Json headerOf(const std::string &file) {
+  return Json::parse(Parts(file).header);
 }
 
 /// The checkpoint `file` with another header, sealed.
 static std::string withHeader(const std::string &file, const Json &header) {
-  uint64_t size;
-  std::memcpy(&size, file.data(), 8);
-  std::string text = header.dump(), data = file.substr(8 + size);
-  size = text.size();
-  return sealed(std::string(reinterpret_cast<char *>(&size), 8) + text + data);
-}
-
-static Json headerOf(const std::string &file) {
-  uint64_t size;
-  std::memcpy(&size, file.data(), 8);
-  return Json::parse(file.substr(8, size));
+  Parts parts(file);
+  parts.header = header.dump();
+  return sealed(parts.file());
 }
 
 CASE(checkpoint_resumes_bit_for_bit) {
@@ -93,9 +101,8 @@ CASE(checkpoint_is_a_safetensors_file) {
   REQUIRE_EQUAL(folder.numFiles(), 1u);
   std::string file = readFile(path);
   Json header = headerOf(file);
-  uint64_t size;
-  std::memcpy(&size, file.data(), 8);
-  REQUIRE_EQUAL(size % 8, 0u);
+  Parts parts(file);
+  REQUIRE_EQUAL(parts.header.size() % 8, 0u);
 
   Json metadata = header["__metadata__"];
   for (auto &[key, value] : metadata.items())
@@ -147,11 +154,11 @@ CASE(checkpoint_is_a_safetensors_file) {
     REQUIRE_EQUAL(entry["shape"], shape);
     REQUIRE_EQUAL(entry["data_offsets"], Json({offset, offset + bytes}));
     if (buffer >= 0)
-      REQUIRE(std::memcmp(file.data() + 8 + size + offset,
-                          dataOf(session, buffer), size_t(bytes)) == 0);
+      REQUIRE(std::memcmp(parts.data.data() + offset, dataOf(session, buffer),
+                          size_t(bytes)) == 0);
     offset += bytes;
   }
-  REQUIRE_EQUAL(8 + size + uint64_t(offset), file.size());
+  REQUIRE_EQUAL(uint64_t(offset), parts.data.size());
 }
 
 CASE(checkpoint_keeps_patterns_with_spare_slots) {
@@ -383,14 +390,13 @@ CASE(checkpoint_whose_tensors_overlap_is_refused) {
 
 CASE(checkpoint_with_a_key_twice_is_refused) {
   Refusals refusals;
-  std::string good = goodFile(), text = headerOf(good).dump();
-  text.insert(1, "\"state.p.b\":{\"dtype\":\"F32\",\"shape\":[12],"
-                 "\"data_offsets\":[0,48]},");
-  uint64_t size = text.size(), old;
-  std::memcpy(&old, good.data(), 8);
-  std::string file(reinterpret_cast<char *>(&size), 8);
+  std::string good = goodFile();
+  Parts parts(good);
+  parts.header = headerOf(good).dump();
+  parts.header.insert(1, "\"state.p.b\":{\"dtype\":\"F32\",\"shape\":[12],"
+                         "\"data_offsets\":[0,48]},");
   REQUIRE_EQUAL(
-      refusals.reason(sealed(file + text + good.substr(8 + old))),
+      refusals.reason(sealed(parts.file())),
       "expected the header of @ to have each key once, but got 'state.p.b' "
       "twice");
 }
@@ -590,12 +596,9 @@ CASE(checkpoint_with_a_wrong_entry_is_refused) {
   for (const char *checksum : {"", "12345678901234567", "0123456789abcdeF"}) {
     Json header = headerOf(good);
     header["__metadata__"]["checksum"] = checksum;
-    std::string file = withHeader(good, headerOf(good));
-    std::string found = headerOf(file)["__metadata__"]["checksum"];
-    file.replace(file.find(found), 16, checksum);
-    uint64_t size = header.dump().size();
-    std::memcpy(file.data(), &size, 8);
-    std::string reason = refusals.reason(file);
+    Parts parts(good);
+    parts.header = header.dump();
+    std::string reason = refusals.reason(parts.file());
     if (std::strlen(checksum) != 16)
       REQUIRE_EQUAL(reason, "expected 'checksum' of '__metadata__' of the "
                             "header of @ to be 16 hexadecimal digits, but got "
@@ -608,15 +611,12 @@ CASE(checkpoint_with_a_broken_pattern_is_refused) {
   Refusals refusals;
   std::string good = goodFile();
   Json header = headerOf(good);
-  uint64_t start;
-  std::memcpy(&start, good.data(), 8);
   auto spoiled = [&](const char *array, int place, int32_t value) {
-    std::string bad = good;
+    Parts bad(good);
     int64_t offset =
         header["state.p.w.bsr." + std::string(array)]["data_offsets"][0];
-    std::memcpy(&bad[8 + start + size_t(offset) + 4 * size_t(place)], &value,
-                4);
-    return refusals.reason(sealed(bad));
+    std::memcpy(&bad.data[size_t(offset) + 4 * size_t(place)], &value, 4);
+    return refusals.reason(sealed(bad.file()));
   };
   REQUIRE_EQUAL(spoiled("row_ptr", 0, 1),
                 "expected row_ptr[0] of pattern "

@@ -61,18 +61,17 @@ void check::fillScores(const Session &session, int64_t pattern,
   write(session, known.scores, scores);
 }
 
-/// The norm of a block, of elements whose sums are exact.
-static double normOf(const float *block, int64_t size, bsr_norm norm) {
+double check::normOf(const std::vector<double> &block, bsr_norm norm) {
   double sum = 0, squares = 0, most = 0;
-  for (int64_t i = 0; i < size; ++i) {
-    sum += std::fabs(block[i]);
-    squares += block[i] * block[i];
-    most = std::max<double>(most, std::fabs(block[i]));
+  for (double element : block) {
+    sum += std::fabs(element);
+    squares += element * element;
+    most = std::max(most, std::fabs(element));
   }
   return norm == BSR_L1     ? sum
          : norm == BSR_L2   ? std::sqrt(squares)
          : norm == BSR_LINF ? most
-                            : sum / double(size);
+                            : sum / double(block.size());
 }
 
 Compared::Compared(const Session &session, const std::vector<Matrix> &matrices)
@@ -160,9 +159,10 @@ void Compared::compare(size_t p, const bsr_pattern_update &rule,
 
   // Rank by norm, and equal ones by place.
   std::vector<std::pair<double, Place>> ranked;
-  for (auto &[place, slot] : old)
-    ranked.push_back(
-        {normOf(&before.values[0][slot * size], size, rule.norm), place});
+  for (auto &[place, slot] : old) {
+    const float *block = &before.values[0][slot * size];
+    ranked.push_back({normOf({block, block + size}, rule.norm), place});
+  }
   std::sort(ranked.begin(), ranked.end());
   std::set<Place> pruned;
   for (int64_t k = 0; k < count; ++k)

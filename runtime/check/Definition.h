@@ -31,6 +31,9 @@ void fillSmall(const Session &session, const Matrix &matrix, int64_t pattern,
 /// infinite ones, so that there are ties; or with one only.
 void fillScores(const Session &session, int64_t pattern, Numbers &numbers);
 
+/// The norm of a block, of elements whose sums are exact.
+double normOf(const std::vector<double> &block, bsr_norm norm);
+
 /// A session whose updates are compared with the definition; its weights and
 /// moments are of f32.
 class Compared {

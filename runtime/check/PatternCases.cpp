@@ -3,6 +3,7 @@
 // Patterns: made, set, read and written; every invariant.
 
 #include "Check.h"
+#include "Definition.h"
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -443,13 +444,10 @@ static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
       };
       std::vector<std::pair<double, int64_t>> ranked;
       for (int64_t block = 0; block < rows * cols; ++block) {
-        double sum = 0, most = 0;
-        for (int64_t i = 0; i < size; ++i) {
-          double x = std::fabs(double(element(block, i)));
-          sum += norm == BSR_L2 ? x * x : x;
-          most = std::max(most, x);
-        }
-        ranked.push_back({norm == BSR_LINF ? -most : -sum, block});
+        std::vector<double> elements;
+        for (int64_t i = 0; i < size; ++i)
+          elements.push_back(double(element(block, i)));
+        ranked.push_back({-normOf(elements, norm), block});
       }
       std::sort(ranked.begin(), ranked.end());
       std::set<int64_t> expected;
