@@ -4,13 +4,19 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 
-import lit.formats
 from lit.llvm import llvm_config
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(__file__))
+import lit_format  # noqa: E402: of this folder
+
 config.name = "bsr"
-config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
+config.test_format = lit_format.Format(not llvm_config.use_lit_shell)
+# Features that all tests of a folder need: of scripts/run-tests, which says how to get them.
+config.requires = []
 config.suffixes = [".mlir", ".test"]
 config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
@@ -53,8 +59,6 @@ llvm_config.add_tool_substitutions(
 
 if shutil.which("dpkg-shlibdeps") and shutil.which("file"):
     config.available_features.add("dpkg-dev")
-else:
-    lit_config.note("no dpkg-dev or no file: the package of Debian is not made")
 
 
 def find_cuda(tool):
@@ -67,8 +71,6 @@ ptxas = find_cuda("ptxas")
 if ptxas:
     config.available_features.add("ptxas")
     config.substitutions.append(("%ptxas", ptxas))
-else:
-    lit_config.note("no ptxas: kernels for GPUs are not assembled (scripts/check-ptxas.sh installs it)")
 nvdisasm = find_cuda("nvdisasm")
 if nvdisasm:
     config.available_features.add("nvdisasm")
@@ -100,7 +102,9 @@ if gpu:
     # The instructions of these chips alone are in programs for them alone.
     config.substitutions.append(("%gpu_chip", version + "a" * (version in ("sm_90", "sm_100"))))
 llvm_config.with_system_environment(["BSR_ALL", "CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
-if os.environ.get("PTX_RUN_DEVICE") == "1":
+if os.environ.get("PTX_RUN_DEVICE") != "1":
+    config.available_features.add("ptx-interpreter")
+else:
     lit_config.note(f"kernels run on {gpu or 'a GPU, but there is none'}: nothing checks what they do; tests of the interpreter are not run")
 
 
@@ -116,15 +120,9 @@ if shutil.which("mpirun") and os.path.exists(mpi_library) and not other_tools:
     # What Debian's package is for, the MPI of `mpirun`.
     if os.path.exists("/usr/lib/python3/dist-packages/mpi4py"):
         config.available_features.add("mpi4py")
-    else:
-        lit_config.note("no mpi4py (Debian: python3-mpi4py): steps of Python in several processes are tested without")
     # MPICH beside it.
     if shutil.which("mpirun.mpich") and os.path.exists(mpi_library.replace("mpi.so", "mpi_mpich.so")):
         config.available_features.add("mpich")
-    else:
-        lit_config.note("no MPICH (Debian: mpich and libmpich-dev): runs of several processes are tested with another MPI alone")
-else:
-    lit_config.note("no MPI (Debian: openmpi-bin and libopenmpi-dev): runs of several processes are not tested")
 
 
 def has_extra(requirements):
