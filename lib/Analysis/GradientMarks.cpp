@@ -68,8 +68,8 @@ void bsr::dropGradientMarks(ArrayRef<GradientMark> marks) {
 
 namespace {
 /// The entry-wise functions of a weight, its moments and its gradients, in the
-/// order of the program: the entries that they have, and what they are where the weight
-/// is zero.
+/// order of the program: the entries that they have, and what they are where
+/// the weight is zero.
 class Functions {
 public:
   Functions(const BoundWeight &weight, const StepData &data,

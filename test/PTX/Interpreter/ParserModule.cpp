@@ -41,8 +41,8 @@ void Parser::parseTarget() {
   program.target = name;
   program.chip = nvidia::findChip(name);
   if (!program.chip)
-    failAt(line, "expected a target of ", nvidia::listChips(), ", but got '", name,
-           "'");
+    failAt(line, "expected a target of ", nvidia::listChips(), ", but got '",
+           name, "'");
   while (accept(","))
     if (std::string_view option = expectWord("an option of .target");
         option != "debug" && option != "texmode_independent")

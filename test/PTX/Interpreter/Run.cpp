@@ -145,8 +145,8 @@ static CommandLine readCommandLine(int argc, char **argv) {
       std::string name = value();
       options.chip = nvidia::findChip(name);
       if (!options.chip)
-        bsr::fail("expected a chip of ", nvidia::listChips(), ", but got '", name,
-                  "'");
+        bsr::fail("expected a chip of ", nvidia::listChips(), ", but got '",
+                  name, "'");
     } else if (option.size() > 1 && option[0] == '-')
       bsr::fail("expected an option of ptx-run --help, but got '", option, "'");
     else if (line.file.empty())
