@@ -2,7 +2,7 @@
 //
 // The chips that kernels are made for.
 
-#include "support/Chips.h"
+#include "Chips.h"
 #include <algorithm>
 #include <iterator>
 

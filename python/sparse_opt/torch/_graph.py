@@ -59,6 +59,8 @@ def _key(
     """Returns what a node computes of the nodes that have places."""
     if node.op == "get_attr":
         constant = getattr(module, str(node.target))
+        if not isinstance(constant, torch.Tensor):
+            return (type(constant).__name__,)  # such as a generator
         return str(constant.dtype), repr(constant.tolist())
     operands = torch.fx.map_arg((node.args, node.kwargs), lambda n: ("node", places[n]))
     return node.op, node.target, repr(operands)

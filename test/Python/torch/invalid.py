@@ -239,6 +239,21 @@ def draws(model, optimizer, x):
 refuse_step(draws)
 
 
+own = torch.Generator().manual_seed(0)
+
+
+# CHECK: expected random numbers that are functions of uniform ones {{.*}}, but got 'aten.randn.generator' at {{.*}}invalid.py:[[@LINE+3]]: make them outside of the step and put them into the batch
+def draws_of_its_own(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = (model(x) * torch.randn(x.shape, generator=own)).mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+refuse_step(draws_of_its_own)
+
+
 # CHECK: expected a step that clears the gradients, but got those of 'weight' left over: call optimizer.zero_grad() in it
 def keeps_gradients(model, optimizer, x):
     loss = model(x).mean()
