@@ -289,8 +289,9 @@ BYTES = {
     "above": lambda x: x > 100, "above a half": lambda x: x > 99.5, "sums above": lambda x: (x + x) > 100,
     "more than": lambda x: x > x.int().flip(0), "most": lambda x: x.maximum(x.flip(1)), "as bytes": lambda x: x == 200,
     "a tensor": lambda x: x > torch.tensor(200), "bounds": lambda x: x.clamp(10, 200),
+    "of reals": lambda x: (x.abs() * 0.9).to(x.dtype),
 }  # fmt: skip
-# CHECK-COUNT-50: of {{u?}}int8: equal
+# CHECK-COUNT-52: of {{u?}}int8: equal
 for dtype in ("int8", "uint8"):
     numbers = torch.randint(*((-128, 128) if dtype == "int8" else (0, 256)), (4, 8)).to(getattr(torch, dtype))
     for name, make in BYTES.items():

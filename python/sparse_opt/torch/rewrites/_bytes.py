@@ -24,6 +24,12 @@ def widen(module: torch.fx.GraphModule) -> None:
     graph = module.graph
     for node in list(graph.nodes):
         value = node.meta.get("val")
+        if _makes_bytes_of_reals(node):
+            # torch-mlir makes signed ones of them, up to 127.
+            with graph.inserting_before(node):
+                whole = _converted(graph, node, node.args[0], torch.int32)
+            node.args = (whole, *node.args[1:])
+            continue
         if not isinstance(value, torch.Tensor) or not _computes(node.target):
             continue
         if not any(map(_is_of_bytes, pytree.tree_leaves((node.args, node.kwargs)))):
@@ -34,6 +40,14 @@ def widen(module: torch.fx.GraphModule) -> None:
             node.target = _EXTREMES[node.target]
         else:
             _widen(graph, node, value)
+
+
+def _makes_bytes_of_reals(node: torch.fx.Node) -> bool:
+    """Returns whether a node converts floating-point numbers to unsigned bytes."""
+    if node.target not in _CONVERSIONS or node.meta["val"].dtype != torch.uint8:
+        return False
+    operand: Any = node.args[0]
+    return bool(operand.meta["val"].is_floating_point())
 
 
 def _computes(target: Any) -> bool:
@@ -108,6 +122,7 @@ def _wrapped(number: int, dtype: torch.dtype) -> int:
 
 
 _BYTES = (torch.int8, torch.uint8)
+_CONVERSIONS = {aten._to_copy.default, torch.ops.prims.convert_element_type.default}
 # The least and the greatest of all are those along all dimensions.
 _EXTREMES = {aten.max.default: aten.amax.default, aten.min.default: aten.amin.default}
 _SUMS = {
