@@ -8,8 +8,10 @@
 
 using namespace bsr;
 
-#define BSR_KERNEL(threads)                                                    \
-  extern "C" __attribute__((global, launch_bounds(threads), flatten)) void
+// A kernel for blocks of as many threads, of which a multiprocessor has as many
+// at least; if that is not given, ptxas keeps registers for two of the largest.
+#define BSR_KERNEL(...)                                                        \
+  extern "C" __attribute__((global, launch_bounds(__VA_ARGS__), flatten)) void
 
 /// Row `number` of a table.
 template <typename Row>
@@ -139,7 +141,7 @@ static ThreadBlock teamOfBlock(uint64_t base, uint64_t table) {
   return {base, table + sizeof(UpdateRow) * __nvvm_read_ptx_sreg_ctaid_x()};
 }
 
-BSR_KERNEL(updateThreads)
+BSR_KERNEL(updateThreads, 1)
 bsr_choose_pruned(uint64_t base, uint64_t table) {
   ThreadBlock team = teamOfBlock(base, table);
   if (team.row->regrowth == Regrowth::Scores)
@@ -148,7 +150,7 @@ bsr_choose_pruned(uint64_t base, uint64_t table) {
     choosePruned(team);
 }
 
-BSR_KERNEL(updateThreads)
+BSR_KERNEL(updateThreads, 1)
 bsr_update_patterns(uint64_t base, uint64_t table) {
   ThreadBlock team = teamOfBlock(base, table);
   if (team.row->count)
