@@ -169,6 +169,20 @@ HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
   return found;
 }
 
+/// What `ops` depend on.
+static DenseSet<Operation *> getPrecedents(ArrayRef<Operation *> ops) {
+  DenseSet<Operation *> precedents;
+  SmallVector<Operation *> worklist(ops);
+  auto reach = [&](Value value) {
+    if (Operation *op = value.getDefiningOp();
+        op && precedents.insert(op).second)
+      worklist.push_back(op);
+  };
+  while (!worklist.empty())
+    visitReads(worklist.pop_back_val(), reach);
+  return precedents;
+}
+
 Operation *HiddenGradients::findUnknown(const BoundWeight &weight,
                                         const Space &space,
                                         const Forward &forward) const {
@@ -183,6 +197,11 @@ Operation *HiddenGradients::findUnknown(const BoundWeight &weight,
         return linalgOp &&
                !linalgOp.getBlock()->getOps<arith::MulFOp>().empty();
       }));
+  SmallVector<Operation *> updates;
+  for (Value source : space.sources)
+    if (Operation *op = source.getDefiningOp())
+      updates.push_back(op);
+  std::optional<DenseSet<Operation *>> before; // Few steps ask.
   Operation *found = nullptr;
   func::FuncOp func = this->func;
   func.walk([&](linalg::LinalgOp op) {
@@ -196,10 +215,9 @@ Operation *HiddenGradients::findUnknown(const BoundWeight &weight,
         isOfSpace(result, spaces, forward) ||
         !isUsedAsGradient(result, count, forward))
       return WalkResult::advance();
-    DenseSet<Operation *> dependents = getDependents({op.getOperation()});
-    if (llvm::none_of(space.sources, [&](Value source) {
-          return dependents.contains(source.getDefiningOp());
-        }))
+    if (!before)
+      before = getPrecedents(updates);
+    if (!before->contains(op))
       return WalkResult::advance();
     found = op;
     return WalkResult::interrupt();
@@ -213,18 +231,7 @@ HiddenGradients::findCandidates(const BoundWeight &weight,
   SmallVector<Operation *> candidates;
   auto type = cast<RankedTensorType>(ToDenseOp(weight.dense).getType());
   SmallVector<int64_t> shape(type.getShape()), swapped(llvm::reverse(shape));
-  DenseSet<Operation *> before;
-  {
-    SmallVector<Operation *> worklist;
-    auto reach = [&](Value value) {
-      if (Operation *op = value.getDefiningOp(); op && before.insert(op).second)
-        worklist.push_back(op);
-    };
-    for (Operation *op : forward.products)
-      visitReads(op, reach);
-    while (!worklist.empty())
-      visitReads(worklist.pop_back_val(), reach);
-  }
+  DenseSet<Operation *> before = getPrecedents(forward.products);
   func::FuncOp func = this->func;
   func.walk([&](linalg::LinalgOp op) {
     if (op.getNumReductionLoops() == 0 || op->getNumResults() != 1 ||
