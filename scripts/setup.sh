@@ -12,7 +12,7 @@ packages=(
   clang-22 lld-22 liblld-22-dev llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
   cmake ninja-build ccache libstdc++-12-dev
   # The runtime and sparse-train.
-  libomp-22-dev nlohmann-json3-dev libsentencepiece-dev libyaml-cpp-dev
+  libomp-22-dev nlohmann-json3-dev libsentencepiece-dev libxxhash-dev libyaml-cpp-dev
   # The sanitizers.
   libclang-rt-22-dev
   # The tests and scripts.

@@ -8,25 +8,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
 namespace bsr {
 
-/// XXH64 with seed 0 of a sequence of bytes that arrives in pieces (Collet,
-/// "xxHash fast digest algorithm", version 0.1.1).
-class XXH64 {
+/// XXH64 with seed 0 of a sequence of bytes that arrives in pieces, by xxHash.
+class Hasher {
 public:
+  Hasher();
+  ~Hasher();
   void add(const void *data, size_t size);
   uint64_t value() const;
 
 private:
-  void addStripe(const unsigned char *stripe);
-
-  uint64_t lanes[4] = {0x60ea27eeadc0b5d6, 0xc2b2ae3d27d4eb4f, 0,
-                       0x61c8864e7a143579};
-  unsigned char rest[32] = {};
-  uint64_t size = 0;
+  struct State;
+  std::unique_ptr<State> state;
 };
 
 /// XXH64 of `text`.

@@ -23,7 +23,7 @@ std::array<uint32_t, 4> bsr::philox(std::array<uint32_t, 4> counter,
 RandomStream::RandomStream(uint64_t seed, std::string_view what,
                            std::string_view name)
     : seed(seed) {
-  XXH64 hash;
+  Hasher hash;
   hash.add(what.data(), what.size());
   hash.add(":", 1);
   hash.add(name.data(), name.size());

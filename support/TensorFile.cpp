@@ -74,7 +74,7 @@ void TensorFile::requireChecksum() const {
   if (found.size() != noChecksum.size() || digits == std::string::npos)
     texts.refuse("checksum", "16 hexadecimal digits");
   digits += checksumKey.size();
-  XXH64 hash;
+  Hasher hash;
   hash.add(head.data(), digits);
   hash.add(noChecksum.data(), noChecksum.size());
   digits += noChecksum.size();
@@ -217,7 +217,7 @@ void bsr::writeTensors(const std::string &path, OrderedJson metadata,
             });
   std::string header = makeHeader(path, std::move(metadata), tensors);
   if (size_t key = header.find(checksumKey); key != std::string::npos) {
-    XXH64 checksum;
+    Hasher checksum;
     auto add = [&](std::string_view bytes) {
       checksum.add(bytes.data(), bytes.size());
     };

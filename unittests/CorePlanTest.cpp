@@ -2,7 +2,7 @@
 //
 // Divisions of sparse products among many cores.
 
-#include "bsr/Analysis/CorePlan.h"
+#include "bsr/Partition/CorePlan.h"
 #include <gtest/gtest.h>
 #include <set>
 

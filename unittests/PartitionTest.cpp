@@ -2,7 +2,7 @@
 //
 // The search of stages, against all plans of small chains.
 
-#include "bsr/Analysis/PartitionPlan.h"
+#include "bsr/Partition/StagePlan.h"
 #include <gtest/gtest.h>
 #include <random>
 

@@ -7,7 +7,6 @@
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
-#include "bsr/Dialect/ParallelAttributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -6,8 +6,6 @@
 #include "StepAttributes.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
-#include "bsr/Dialect/ParallelAttributes.h"
-#include "bsr/Dialect/WorkAttributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

@@ -4,7 +4,6 @@
 
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Dialect/Attributes.h"
-#include "bsr/Dialect/ParallelAttributes.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;

@@ -11,6 +11,7 @@
 #include "bsr/Codegen/GPU/Passes.h"
 #include "bsr/Codegen/Scalar/ScalarTarget.h"
 #include "bsr/Dialect/TilingInterfaceImpl.h"
+#include "bsr/Transforms/Attention/Passes.h"
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "bsr/Transforms/Clusters/Passes.h"
@@ -358,6 +359,7 @@ void bsr::registerPassesAndPipelines() {
   registerBSRSparsityPasses();
   registerBSRParallelPasses();
   registerBSRLayoutPasses();
+  registerBSRAttentionPasses();
   registerBSRClustersPasses();
   registerBSRCodegenCommonPasses();
   registerBSRCodegenCPUPasses();

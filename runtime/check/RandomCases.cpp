@@ -26,7 +26,7 @@ CASE(random_hash_does_not_depend_on_the_pieces) {
   for (int i = 0; i < 200; ++i)
     text += char(i * 37);
   for (size_t cut = 0; cut <= text.size(); ++cut) {
-    XXH64 hash;
+    Hasher hash;
     hash.add(text.data(), cut / 2);
     hash.add(text.data() + cut / 2, cut - cut / 2);
     hash.add(text.data() + cut, text.size() - cut);

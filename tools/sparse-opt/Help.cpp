@@ -34,6 +34,7 @@ static const Stage stages[] = {
      passesOfImport},
     {"Parallel: several processes, stages of a step", passesOfParallel},
     {"Layout: tokens become the last dimension", passesOfLayout},
+    {"Attention: without its scores in memory", passesOfAttention},
     {"Clusters: what one kernel computes", passesOfClusters},
     {"Code: clusters become kernels on buffers", passesOfCommon},
     {"Bufferization: tensors become buffers in one arena",

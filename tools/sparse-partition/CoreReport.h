@@ -5,7 +5,7 @@
 #ifndef BSR_TOOLS_SPARSE_PARTITION_COREREPORT_H
 #define BSR_TOOLS_SPARSE_PARTITION_COREREPORT_H
 
-#include "bsr/Analysis/CorePlan.h"
+#include "bsr/Partition/CorePlan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"

@@ -6,8 +6,8 @@
 #define BSR_TOOLS_SPARSE_PARTITION_PLANFOR_H
 
 #include "../Quantity.h"
-#include "bsr/Analysis/CorePlan.h"
-#include "bsr/Analysis/PartitionPlan.h"
+#include "bsr/Partition/CorePlan.h"
+#include "bsr/Partition/StagePlan.h"
 #include "llvm/Support/Error.h"
 
 namespace mlir::bsr {

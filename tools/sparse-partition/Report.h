@@ -6,7 +6,7 @@
 #define BSR_TOOLS_SPARSE_PARTITION_REPORT_H
 
 #include "../Quantity.h"
-#include "bsr/Analysis/PartitionPlan.h"
+#include "bsr/Partition/StagePlan.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"
 

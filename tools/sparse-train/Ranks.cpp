@@ -210,7 +210,7 @@ void Ranks::requireSameState(const Session &session, bool andBuffers,
     bsr_pattern_info info;
     check(bsr_step_pattern(session.step(), i, &info));
     bsr_pattern_view view = session.pattern(i);
-    XXH64 hash;
+    Hasher hash;
     hash.add(&view.blocks, sizeof view.blocks);
     hash.add(view.row_ptr,
              size_t(info.rows / info.block_rows + 1) * sizeof(int32_t));

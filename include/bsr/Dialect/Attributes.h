@@ -51,6 +51,7 @@ struct Discardable {
   NamedAttribute with(Type value) const { return {name, value}; }
 };
 
+inline constexpr Discardable<BSRDialect::AccumulatesAttrHelper> accumulates;
 inline constexpr Discardable<BSRDialect::AliasesAttrHelper> aliases;
 inline constexpr Discardable<BSRDialect::ArenaBytesAttrHelper> arenaBytes;
 inline constexpr Discardable<BSRDialect::CarriedAttrHelper> carried;
@@ -65,6 +66,7 @@ inline constexpr Discardable<BSRDialect::LiveBytesAttrHelper> liveBytes;
 inline constexpr Discardable<BSRDialect::MarkAttrHelper> mark;
 inline constexpr Discardable<BSRDialect::MaskAttrHelper> mask;
 inline constexpr Discardable<BSRDialect::MasksAttrHelper> masks;
+inline constexpr Discardable<BSRDialect::MicroBatchesAttrHelper> microBatches;
 inline constexpr Discardable<BSRDialect::NameAttrHelper> name;
 inline constexpr Discardable<BSRDialect::OriginAttrHelper> origin;
 inline constexpr Discardable<BSRDialect::PanelsAttrHelper> panels;
@@ -74,16 +76,22 @@ inline constexpr Discardable<BSRDialect::PatternsAttrHelper> patterns;
 inline constexpr Discardable<BSRDialect::PeakAttrHelper> peak;
 inline constexpr Discardable<BSRDialect::ProductsAttrHelper> products;
 inline constexpr Discardable<BSRDialect::RecomputedAttrHelper> recomputed;
+inline constexpr Discardable<BSRDialect::ReplicasAttrHelper> replicas;
 inline constexpr Discardable<BSRDialect::ResultAttrHelper> result;
 inline constexpr Discardable<BSRDialect::RoleAttrHelper> role;
 inline constexpr Discardable<BSRDialect::RootAttrHelper> root;
 inline constexpr Discardable<BSRDialect::ScoreNormAttrHelper> scoreNorm;
 inline constexpr Discardable<BSRDialect::ScoresAttrHelper> scores;
+inline constexpr Discardable<BSRDialect::ShardedAttrHelper> sharded;
+inline constexpr Discardable<BSRDialect::StagesAttrHelper> stages;
+inline constexpr Discardable<BSRDialect::StoredAttrHelper> stored;
 inline constexpr Discardable<BSRDialect::TargetAttrHelper> target;
 inline constexpr Discardable<BSRDialect::TimersAttrHelper> timers;
 inline constexpr Discardable<BSRDialect::UnmaskedAttrHelper> unmasked;
 inline constexpr Discardable<BSRDialect::UnsignedAttrHelper> isUnsigned;
 inline constexpr Discardable<BSRDialect::UnusedAttrHelper> unused;
+inline constexpr Discardable<BSRDialect::WholeShapesAttrHelper> wholeShapes;
+inline constexpr Discardable<BSRDialect::WorkAttrHelper> work;
 
 } // namespace mlir::bsr::attrs
 

@@ -109,6 +109,9 @@ def BSR_Dialect : Dialect {
   // operations: their names and types. The verifiers say where each may stand and what
   // it has to hold. `attrs` (Attributes.h) reads and writes them.
   let discardableAttrs = (ins
+    // Of a step: it takes means over processes only in runs whose argument of role `apply`
+    // is not 0; in others, each process adds up gradients.
+    "::mlir::UnitAttr":$accumulates,
     // Of an argument: other names of a tied weight.
     "::mlir::ArrayAttr":$aliases,
     // Of a step: the bytes of its arena.
@@ -138,6 +141,8 @@ def BSR_Dialect : Dialect {
     "::mlir::bsr::MaskAttr":$mask,
     // Of a pattern argument: the arguments that were its masks.
     "::mlir::ArrayAttr":$masks,
+    // Of a step: how many micro-batches a run of it goes through.
+    "::mlir::IntegerAttr":$micro_batches,
     // Of an argument or a result: its path; of a constant pattern: its weight.
     "::mlir::StringAttr":$name,
     // Of an argument: what it is a part of.
@@ -156,6 +161,8 @@ def BSR_Dialect : Dialect {
     "::mlir::DictionaryAttr":$products,
     // Of an operation: it is computed a second time.
     "::mlir::UnitAttr":$recomputed,
+    // Of a stage of a step: several processes may run it, which take means.
+    "::mlir::UnitAttr":$replicas,
     // Of an argument: the index of the result that is its next value.
     "::mlir::IntegerAttr":$result,
     // Of an argument or a result: what it is for.
@@ -166,6 +173,12 @@ def BSR_Dialect : Dialect {
     "::mlir::StringAttr":$score_norm,
     // Of a step: where its scores lie; of an allocation: whose scores it holds.
     "::mlir::Attribute":$scores,
+    // Of a step: the number of processes among which its state is sharded.
+    "::mlir::IntegerAttr":$sharded,
+    // Of a stage of a step: which it is, and how many there are.
+    "::mlir::DenseI64ArrayAttr":$stages,
+    // Of an operation: its result lies in memory before something reads it.
+    "::mlir::UnitAttr":$stored,
     // Of a module: what it is compiled for.
     "::mlir::bsr::TargetAttrInterface":$target,
     // Of a step: what its timers measure.
@@ -175,7 +188,13 @@ def BSR_Dialect : Dialect {
     // Of an argument or a result: the caller takes its integers for unsigned.
     "::mlir::UnitAttr":$unsigned,
     // Of a step: the weights that the program has and the step does not use.
-    "::mlir::ArrayAttr":$unused
+    "::mlir::ArrayAttr":$unused,
+    // Of a step: the whole shapes of the arguments whose shards it takes, by their
+    // `bsr.name`.
+    "::mlir::DictionaryAttr":$whole_shapes,
+    // Of a step: the floating-point operations of its products, as `bsr-count-flops` counts
+    // them.
+    "::mlir::DictionaryAttr":$work
   );
 
   let useDefaultTypePrinterParser = 1;

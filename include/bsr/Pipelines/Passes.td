@@ -9,6 +9,7 @@
 include "bsr/Transforms/Import/Passes.td"
 include "bsr/Transforms/Sparsity/Passes.td"
 include "bsr/Transforms/Layout/Passes.td"
+include "bsr/Transforms/Attention/Passes.td"
 include "bsr/Transforms/Clusters/Passes.td"
 include "bsr/Codegen/Common/Passes.td"
 include "bsr/Codegen/CPU/Passes.td"

@@ -4,7 +4,7 @@
 // result. The loops around a register tile are those of Goto and van de Geijn,
 // "Anatomy of High-Performance Matrix Multiplication" (2008).
 
-#include "Contractions.h"
+#include "BroadcastProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -15,122 +15,6 @@ using namespace mlir::bsr;
 
 /// Steps of a reduction that a register tile takes in a row.
 static constexpr int64_t unrollFactor = 4;
-/// Columns of register tiles that rows are read for, at least, if it is worth
-/// to pack them first.
-static constexpr int64_t minColumns = 8;
-/// As many, if packing also converts them once and for all.
-static constexpr int64_t minWidenedColumns = 2;
-
-/// What it costs to pack an element, or to gather it where it lies, in elements
-/// that are read from lines side by side.
-static constexpr int64_t packingCost = 4;
-
-namespace {
-/// Emits the loops of one product. A column is a panel of lanes, at a point of
-/// the parallel loops of the operand of the vectors. A work item has a block of
-/// rows and some columns, and takes so many summands at a time that what the
-/// vectors of a column are loaded from stays in the first-level cache while all
-/// rows sweep over it; between k-blocks, partial sums are kept in the output.
-class BroadcastProduct {
-public:
-  BroadcastProduct(Emitter &e, const Contraction &c, Value output,
-                   Epilogue epilogue);
-  void emit();
-
-private:
-  /// A k-block: the summands that are taken together.
-  struct KBlock {
-    Value from, count;
-    /// True at run time for the first and the last; null if there is one.
-    Value isFirst, isLast;
-  };
-  /// The columns of a work item: one point of the leading loops over columns,
-  /// `run` points of the next one, all of the others. Panels of lanes are the
-  /// last loop.
-  struct Columns {
-    SmallVector<int64_t> extents;
-    size_t numLeading;
-    int64_t run;
-
-    ArrayRef<int64_t> getLeading() const {
-      return ArrayRef(extents).take_front(numLeading);
-    }
-    ArrayRef<int64_t> getInner() const {
-      return ArrayRef(extents).drop_front(numLeading + 1);
-    }
-    int64_t getNumRuns() const {
-      return llvm::divideCeil(extents[numLeading], run);
-    }
-    int64_t getNumPerItem() const { return run * llvm::product_of(getInner()); }
-  };
-  /// Rows of a work item: the first `count` of `tiles`, from row `first` on.
-  struct Rows {
-    Tiles tiles;
-    Index first;
-    Value count;
-    /// [inner, tiles, summands, rows of a tile], or null if rows are read where
-    /// they lie.
-    Value packed;
-  };
-  /// A work item.
-  struct Item {
-    /// The batch loops; columns and rows are 0.
-    SmallVector<Index> at;
-    /// Its point of the leading loops over columns, and the run of the next.
-    SmallVector<Index> leading;
-    Value lowColumn, highColumn;
-    SmallVector<Rows> rows;
-    /// [summands, panel], or null if vectors are read where they lie.
-    Value vectors;
-  };
-  /// How many work items there are, and what they pack.
-  struct Division {
-    /// Blocks of rows, `height` from one to the next, and the tiles of one; the
-    /// last one may have fewer, `lastTiles`, of a single size.
-    int64_t blocks, height;
-    SmallVector<Tiles, 2> tiles;
-    int64_t lastTiles;
-    Columns columns;
-    bool packsRows, packsVectors;
-  };
-
-  Columns divideColumns(int64_t numPanels, int64_t numParts) const;
-  std::optional<Division> divide(int64_t numPanels, ArrayRef<Tiles> rows);
-  void emitItems(const Tiles &lanes, const Division &division);
-  void emitKBlock(const Item &item, const Columns &parts, const Tiles &lanes,
-                  const KBlock &kBlock);
-  void emitTile(ArrayRef<Index> at, const KBlock &kBlock, const Rows &rows,
-                ArrayRef<Index> packed, Value vectors);
-  void emitEpilogue(ArrayRef<Index> at, const KBlock &kBlock, int64_t numRows,
-                    Index number);
-  void packVectors(ArrayRef<Index> at, const KBlock &kBlock, Value memory);
-  void packRows(ArrayRef<Index> at, const KBlock &kBlock, const Rows &rows);
-
-  Value getVectors() const { return c.op->getOperand(c.vectors); }
-  Value getRows() const { return c.op->getOperand(1 - c.vectors); }
-  AffineMap getVectorMap() const { return c.maps[c.vectors]; }
-  AffineMap getRowMap() const { return c.maps[1 - c.vectors]; }
-
-  bool isScattered();
-  Index getNumber(ArrayRef<Index> steps);
-  Index getInner(ArrayRef<Index> at);
-  SmallVector<Index> getPoint(ArrayRef<Index> at, ArrayRef<Index> steps,
-                              const KBlock &kBlock);
-
-  Emitter &e;
-  const Contraction &c;
-  Value output;
-  Epilogue epilogue;
-  /// The parallel loops of both operands, and of that of the vectors only.
-  SmallVector<unsigned> batch, columns;
-  /// The reduced loops; a k-block takes `length` steps of the last one, which
-  /// needs more than one k-block if `hasKBlocks`.
-  SmallVector<unsigned> summands;
-  int64_t length;
-  bool hasKBlocks;
-  int64_t numSummands, unroll;
-};
-} // namespace
 
 BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
                                    Value output, Epilogue epilogue)
@@ -457,83 +341,6 @@ void BroadcastProduct::emitKBlock(const Item &item, const Columns &parts,
     });
     return SmallVector<Value>();
   });
-}
-
-/// Divides columns into `numParts`, or a few more.
-BroadcastProduct::Columns
-BroadcastProduct::divideColumns(int64_t numPanels, int64_t numParts) const {
-  Columns result{c.getExtents(columns), 0, 1};
-  result.extents.push_back(numPanels);
-  while (result.numLeading != columns.size() &&
-         numParts >= result.extents[result.numLeading])
-    numParts = llvm::divideCeil(numParts, result.extents[result.numLeading++]);
-  result.run = llvm::divideCeil(result.extents[result.numLeading], numParts);
-  return result;
-}
-
-/// Divides the tiles of `rows`, and `numPanels` panels of lanes with them, into
-/// work items: so that they read as little as possible. Nothing if there are
-/// tiles of two sizes, and no blocks of them that are alike.
-std::optional<BroadcastProduct::Division>
-BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
-  int64_t tileRows = rows.front().size, numTiles = 0, extent = 0;
-  for (const Tiles &tiles : rows) {
-    numTiles += tiles.count;
-    extent += tiles.count * tiles.size;
-  }
-  int64_t numInner = c.getSize(c.inner), numBatches = c.getSize(batch);
-  int64_t numRows = numTiles * tileRows * numInner;
-  int64_t numLanes = numPanels * c.getSize(columns) * e.target.panel();
-  int64_t tileBytes = 4 * numSummands * tileRows * numInner;
-  // A block fits into the cache; what is transposed is for several tiles.
-  int64_t most = c.across ? std::max<int64_t>(1, numTiles / 4) : numTiles;
-  int64_t least = llvm::divideCeil(
-      numTiles, std::max<int64_t>(1, e.target.rowBytes() / tileBytes));
-  bool isScattered = c.across || this->isScattered();
-  std::optional<Division> best;
-  int64_t bestCost = 0;
-  bool isOneSize = rows.size() == 1;
-  most = std::max(most, isOneSize ? least : 2 * least);
-  for (int64_t blocks = least; blocks <= most;
-       blocks = isOneSize ? 2 * blocks : blocks + 1) {
-    Division division;
-    division.blocks = blocks;
-    division.height = extent / blocks;
-    if (isOneSize) {
-      Tiles tiles = rows.front();
-      tiles.count = llvm::divideCeil(numTiles, blocks);
-      division.blocks = llvm::divideCeil(numTiles, tiles.count);
-      division.height = tiles.count * tiles.size;
-      division.tiles = {tiles};
-      division.lastTiles = numTiles - (division.blocks - 1) * tiles.count;
-    } else {
-      if (blocks > 1 && (extent % blocks || division.height < 2 * tileRows))
-        continue;
-      division.tiles = tileEvenly(division.height, tileRows);
-      division.lastTiles = division.tiles.front().count;
-    }
-    division.columns = divideColumns(
-        numPanels, llvm::divideCeil(minItems, numBatches * blocks));
-    bool isWidened = c.isWidened(1 - c.vectors);
-    division.packsRows = (hasKBlocks || isWidened) &&
-                         tileBytes <= e.target.rowBytes() &&
-                         division.columns.getNumPerItem() >=
-                             (isWidened ? minWidenedColumns : minColumns);
-    division.packsVectors =
-        c.across || ((isScattered || c.isWidened(c.vectors)) &&
-                     numTiles * numInner >= 4 * division.blocks);
-    int64_t numParts = llvm::product_of(division.columns.getLeading()) *
-                       division.columns.getNumRuns();
-    int64_t cost = numRows * numParts * (division.packsRows ? packingCost : 1) +
-                   numLanes * division.blocks * (isScattered ? packingCost : 1);
-    // Too few work items cost more than anything that they read.
-    cost *= llvm::divideCeil(minItems, numBatches * division.blocks * numParts);
-    if (best && bestCost <= cost)
-      continue;
-    bestCost = cost;
-    best = division;
-  }
-  return best;
 }
 
 /// Emits the work items of `lanes`.

@@ -7,7 +7,6 @@
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
-#include "bsr/Dialect/WorkAttributes.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -10,7 +10,6 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
-#include "bsr/Dialect/ParallelAttributes.h"
 #include "bsr/Dialect/Rows.h"
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Parallel/Passes.h"

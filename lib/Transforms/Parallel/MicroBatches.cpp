@@ -4,11 +4,10 @@
 // schedule.
 
 #include "Differing.h"
-#include "bsr/Analysis/PartitionPlan.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
-#include "bsr/Dialect/ParallelAttributes.h"
 #include "bsr/Dialect/Transfers.h"
+#include "bsr/Partition/StagePlan.h"
 #include "bsr/Transforms/Parallel/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

@@ -3,11 +3,10 @@
 // Cuts a step into stages of several processes, and keeps one.
 
 #include "Differing.h"
-#include "bsr/Analysis/PartitionPlan.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
-#include "bsr/Dialect/ParallelAttributes.h"
 #include "bsr/Dialect/Transfers.h"
+#include "bsr/Partition/StagePlan.h"
 #include "bsr/Transforms/Parallel/Passes.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/STLExtras.h"

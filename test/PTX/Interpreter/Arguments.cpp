@@ -316,7 +316,7 @@ std::string ptx::printHash(const Argument &argument, unsigned number,
   uint64_t size = argument.count * types[argument.type].bytes;
   const Allocation *from = memory.find(argument.address);
   std::vector<uint8_t> piece(uint64_t(1) << 16);
-  bsr::XXH64 hash;
+  bsr::Hasher hash;
   for (uint64_t begin = 0; begin < size; begin += piece.size()) {
     uint64_t count = std::min<uint64_t>(piece.size(), size - begin);
     memory.readAny(argument.address + begin, piece.data(), count);

@@ -2,8 +2,8 @@
 //
 // A step as a chain of parts that devices can share.
 
-#ifndef BSR_ANALYSIS_PARTITION_H
-#define BSR_ANALYSIS_PARTITION_H
+#ifndef BSR_PARTITION_STEPPARTS_H
+#define BSR_PARTITION_STEPPARTS_H
 
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -81,4 +81,4 @@ FailureOr<StepParts> readParts(func::FuncOp step, StepPlaces &places);
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_PARTITION_H
+#endif // BSR_PARTITION_STEPPARTS_H

@@ -2,8 +2,8 @@
 //
 // Patterns that users impose on attention.
 
-#ifndef BSR_TRANSFORMS_CLUSTERS_ATTENTIONMARK_H
-#define BSR_TRANSFORMS_CLUSTERS_ATTENTIONMARK_H
+#ifndef BSR_TRANSFORMS_ATTENTION_ATTENTIONMARK_H
+#define BSR_TRANSFORMS_ATTENTION_ATTENTIONMARK_H
 
 #include "AttentionBlocks.h"
 
@@ -38,4 +38,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_TRANSFORMS_CLUSTERS_ATTENTIONMARK_H
+#endif // BSR_TRANSFORMS_ATTENTION_ATTENTIONMARK_H

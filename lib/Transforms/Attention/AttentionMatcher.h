@@ -2,8 +2,8 @@
 //
 // Finds attention, and its gradient, among products and what is between them.
 
-#ifndef BSR_TRANSFORMS_CLUSTERS_ATTENTIONMATCHER_H
-#define BSR_TRANSFORMS_CLUSTERS_ATTENTIONMATCHER_H
+#ifndef BSR_TRANSFORMS_ATTENTION_ATTENTIONMATCHER_H
+#define BSR_TRANSFORMS_ATTENTION_ATTENTIONMATCHER_H
 
 #include "bsr/Analysis/EntryValues.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -108,4 +108,4 @@ matchAttention(linalg::GenericOp scores, const DenseSet<Operation *> &maximized,
 
 } // namespace mlir::bsr
 
-#endif // BSR_TRANSFORMS_CLUSTERS_ATTENTIONMATCHER_H
+#endif // BSR_TRANSFORMS_ATTENTION_ATTENTIONMATCHER_H

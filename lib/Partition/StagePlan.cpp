@@ -2,7 +2,7 @@
 //
 // Searches the stages, replicas and micro-batches of a training step.
 
-#include "bsr/Analysis/PartitionPlan.h"
+#include "bsr/Partition/StagePlan.h"
 #include "llvm/ADT/STLExtras.h"
 #include <limits>
 

@@ -2,8 +2,8 @@
 //
 // The blocks of queries by keys that an attention is computed of.
 
-#ifndef BSR_TRANSFORMS_CLUSTERS_ATTENTIONBLOCKS_H
-#define BSR_TRANSFORMS_CLUSTERS_ATTENTIONBLOCKS_H
+#ifndef BSR_TRANSFORMS_ATTENTION_ATTENTIONBLOCKS_H
+#define BSR_TRANSFORMS_ATTENTION_ATTENTIONBLOCKS_H
 
 #include "AttentionMatcher.h"
 
@@ -49,4 +49,4 @@ Value getMaskPattern(const AttentionMatch &match, AttentionObstacle &obstacle);
 
 } // namespace mlir::bsr
 
-#endif // BSR_TRANSFORMS_CLUSTERS_ATTENTIONBLOCKS_H
+#endif // BSR_TRANSFORMS_ATTENTION_ATTENTIONBLOCKS_H

@@ -12,7 +12,7 @@
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
-#include "bsr/Transforms/Clusters/Passes.h"
+#include "bsr/Transforms/Attention/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -22,7 +22,7 @@
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRFINDATTENTION
-#include "bsr/Transforms/Clusters/Passes.h.inc"
+#include "bsr/Transforms/Attention/Passes.h.inc"
 } // namespace mlir::bsr
 
 using namespace mlir;

@@ -2,7 +2,7 @@
 //
 // Runs a schedule of stages, to see when each works and waits.
 
-#include "bsr/Analysis/PartitionPlan.h"
+#include "bsr/Partition/StagePlan.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

@@ -2,8 +2,8 @@
 //
 // Follows the scores of a product through all that is computed of them.
 
-#ifndef BSR_TRANSFORMS_CLUSTERS_ATTENTIONSCORES_H
-#define BSR_TRANSFORMS_CLUSTERS_ATTENTIONSCORES_H
+#ifndef BSR_TRANSFORMS_ATTENTION_ATTENTIONSCORES_H
+#define BSR_TRANSFORMS_ATTENTION_ATTENTIONSCORES_H
 
 #include "AttentionMatcher.h"
 #include "llvm/ADT/MapVector.h"
@@ -92,4 +92,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_TRANSFORMS_CLUSTERS_ATTENTIONSCORES_H
+#endif // BSR_TRANSFORMS_ATTENTION_ATTENTIONSCORES_H

@@ -7,10 +7,10 @@
 // of them of about one time, and dynamic programming over stages, replicas and
 // micro-batches under a limit of memory. Its times are predicted here.
 
-#ifndef BSR_ANALYSIS_PARTITIONPLAN_H
-#define BSR_ANALYSIS_PARTITIONPLAN_H
+#ifndef BSR_PARTITION_STAGEPLAN_H
+#define BSR_PARTITION_STAGEPLAN_H
 
-#include "bsr/Analysis/Partition.h"
+#include "bsr/Partition/StepParts.h"
 
 namespace mlir::bsr {
 
@@ -149,4 +149,4 @@ Timeline simulate(ArrayRef<StageCost> costs, int64_t microBatches,
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_PARTITIONPLAN_H
+#endif // BSR_PARTITION_STAGEPLAN_H

@@ -2,8 +2,8 @@
 //
 // Splits batch dimensions of products that were merged.
 
-#ifndef BSR_TRANSFORMS_CLUSTERS_SPLITBATCHES_H
-#define BSR_TRANSFORMS_CLUSTERS_SPLITBATCHES_H
+#ifndef BSR_TRANSFORMS_ATTENTION_SPLITBATCHES_H
+#define BSR_TRANSFORMS_ATTENTION_SPLITBATCHES_H
 
 #include "mlir/IR/Block.h"
 
@@ -18,4 +18,4 @@ void splitBatches(Block &block);
 
 } // namespace mlir::bsr
 
-#endif // BSR_TRANSFORMS_CLUSTERS_SPLITBATCHES_H
+#endif // BSR_TRANSFORMS_ATTENTION_SPLITBATCHES_H

@@ -2,8 +2,8 @@
 //
 // Keys and values that several heads of queries share.
 
-#ifndef BSR_LIB_TRANSFORMS_CLUSTERS_SHAREKEYS_H
-#define BSR_LIB_TRANSFORMS_CLUSTERS_SHAREKEYS_H
+#ifndef BSR_LIB_TRANSFORMS_ATTENTION_SHAREKEYS_H
+#define BSR_LIB_TRANSFORMS_ATTENTION_SHAREKEYS_H
 
 #include "mlir/IR/Block.h"
 
@@ -21,4 +21,4 @@ void shareKeys(Block &block);
 
 } // namespace mlir::bsr
 
-#endif // BSR_LIB_TRANSFORMS_CLUSTERS_SHAREKEYS_H
+#endif // BSR_LIB_TRANSFORMS_ATTENTION_SHAREKEYS_H

@@ -2,7 +2,7 @@
 //
 // Divides sparse products among many small cores.
 
-#include "bsr/Analysis/CorePlan.h"
+#include "bsr/Partition/CorePlan.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>

@@ -2,8 +2,8 @@
 //
 // Results of attention in the type that is read of them.
 
-#ifndef BSR_LIB_TRANSFORMS_CLUSTERS_NARROWATTENTION_H
-#define BSR_LIB_TRANSFORMS_CLUSTERS_NARROWATTENTION_H
+#ifndef BSR_LIB_TRANSFORMS_ATTENTION_NARROWATTENTION_H
+#define BSR_LIB_TRANSFORMS_ATTENTION_NARROWATTENTION_H
 
 #include "mlir/IR/Block.h"
 
@@ -17,4 +17,4 @@ void narrowAttention(Block &block);
 
 } // namespace mlir::bsr
 
-#endif // BSR_LIB_TRANSFORMS_CLUSTERS_NARROWATTENTION_H
+#endif // BSR_LIB_TRANSFORMS_ATTENTION_NARROWATTENTION_H

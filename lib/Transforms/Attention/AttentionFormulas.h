@@ -10,8 +10,8 @@
 // scores by their size: they are analytic then, and functions that agree around
 // 0 agree everywhere.
 
-#ifndef BSR_TRANSFORMS_CLUSTERS_ATTENTIONFORMULAS_H
-#define BSR_TRANSFORMS_CLUSTERS_ATTENTIONFORMULAS_H
+#ifndef BSR_TRANSFORMS_ATTENTION_ATTENTIONFORMULAS_H
+#define BSR_TRANSFORMS_ATTENTION_ATTENTIONFORMULAS_H
 
 #include "AttentionScores.h"
 
@@ -50,4 +50,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_TRANSFORMS_CLUSTERS_ATTENTIONFORMULAS_H
+#endif // BSR_TRANSFORMS_ATTENTION_ATTENTIONFORMULAS_H

@@ -3,8 +3,8 @@
 // How a machine of many small cores, each with its own memory, would divide
 // sparse products, and how long they would take there.
 
-#ifndef BSR_ANALYSIS_COREPLAN_H
-#define BSR_ANALYSIS_COREPLAN_H
+#ifndef BSR_PARTITION_COREPLAN_H
+#define BSR_PARTITION_COREPLAN_H
 
 #include "bsr/Dialect/BSR.h"
 
@@ -75,4 +75,4 @@ std::optional<CoreDivision> planCores(const BlockProducts &products,
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_COREPLAN_H
+#endif // BSR_PARTITION_COREPLAN_H

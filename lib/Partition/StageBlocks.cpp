@@ -2,7 +2,7 @@
 //
 // Merges the parts of a step to blocks of about one time.
 
-#include "bsr/Analysis/PartitionPlan.h"
+#include "bsr/Partition/StagePlan.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;

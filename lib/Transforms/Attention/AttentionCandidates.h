@@ -2,8 +2,8 @@
 //
 // Which products may be the scores of an attention.
 
-#ifndef BSR_LIB_TRANSFORMS_CLUSTERS_ATTENTIONCANDIDATES_H
-#define BSR_LIB_TRANSFORMS_CLUSTERS_ATTENTIONCANDIDATES_H
+#ifndef BSR_LIB_TRANSFORMS_ATTENTION_ATTENTIONCANDIDATES_H
+#define BSR_LIB_TRANSFORMS_ATTENTION_ATTENTIONCANDIDATES_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -24,4 +24,4 @@ bool mayHaveValues(linalg::GenericOp scores);
 
 } // namespace mlir::bsr
 
-#endif // BSR_LIB_TRANSFORMS_CLUSTERS_ATTENTIONCANDIDATES_H
+#endif // BSR_LIB_TRANSFORMS_ATTENTION_ATTENTIONCANDIDATES_H
