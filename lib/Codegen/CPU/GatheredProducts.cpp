@@ -9,6 +9,11 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// How many bytes of rows lie between those that are prefetched and those that
+/// are read, and how many blocks at most: measured on Zen 5, where rows come
+/// from the third-level cache.
+static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4;
+
 namespace {
 /// How a kernel goes through a product: lines of blocks, tiles of a line, and
 /// k-blocks, each as many stored blocks as the first-level cache holds.
@@ -24,8 +29,10 @@ struct Schedule {
   Type sumType, outType;
   /// The features of a line; the first of the tiles is a group of its own.
   SmallVector<Tiles, 2> tiles;
-  /// The first tile of a line prefetches what the next block needs.
+  /// The first tile of a line prefetches what the block needs that comes
+  /// `ahead` blocks later.
   bool prefetches;
+  int64_t ahead;
   /// Lanes of a vector of a full tile, and vectors side by side: lines that are
   /// too low for a tile of their own take several.
   int64_t panel, panels;
@@ -119,9 +126,13 @@ Schedule::Schedule(SpMMOp op, CPUTarget target)
     tiles.front().count = 1;
     tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
   }
-  // One tile a line reads each block once.
-  int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
-  blocks = tiles.size() == 1
+  int64_t rows = 4 * inBlock * panels * panel;
+  ahead = std::clamp<int64_t>(prefetchedBytes / rows, 1, maxAhead);
+  // A line that is computed in one go leaves its sums in registers: what comes
+  // from another k-block is read from memory. Only values that have to be
+  // converted, for all tiles at once, are worth that.
+  int64_t bytes = rows + 4 * inBlock * outBlock;
+  blocks = tiles.size() == 1 || !isWidened
                ? 0
                : std::max<int64_t>(1, target.streamedBytes() / bytes);
 }
@@ -183,7 +194,7 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   if (wide)
     number = Index::of(arith::SubIOp::create(e.b, e.loc, block, low));
   if (tile.prefetches) {
-    Index next = getNextBlock(e, block, pattern);
+    Index next = getNextBlock(e, block, pattern, ahead);
     nextSlot = Index::of(loadIndex(e, view.slot, next));
     nextPosition = Index::of(loadIndex(e, view.idx, next));
   }

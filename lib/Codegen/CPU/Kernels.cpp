@@ -187,6 +187,85 @@ chooseLanes(linalg::GenericOp op,
   return best;
 }
 
+/// The most operations of a point for which points are unrolled.
+static constexpr int64_t maxUnrolled = 16;
+
+/// The loop of `op` that result 0 has at `position`.
+static unsigned getLoop(linalg::GenericOp op, unsigned position) {
+  AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
+  return cast<AffineDimExpr>(map.getResult(position)).getPosition();
+}
+
+/// What `tensor` is a view of.
+static Value getViewed(Value tensor) {
+  while (isa_and_nonnull<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                         tensor::CollapseShapeOp>(tensor.getDefiningOp()))
+    tensor = tensor.getDefiningOp()->getOperand(0);
+  return tensor;
+}
+
+/// True if vectors along loop `lanes` of `op` go across the elements of
+/// `operand`, which lie side by side along loop `across`.
+static bool isCrossed(OpOperand *operand, unsigned lanes, unsigned across) {
+  auto op = cast<linalg::GenericOp>(operand->getOwner());
+  auto type = dyn_cast<RankedTensorType>(operand->get().getType());
+  if (!type || !type.getElementType().isIntOrFloat() ||
+      type.getElementTypeBitWidth() < 8)
+    return false;
+  AffineMap map = op.getMatchingIndexingMap(operand);
+  auto isFalse = [](std::optional<bool> known) { return known && !*known; };
+  return map.isProjectedPermutation(/*allowZeroInResults=*/true) &&
+         isFalse(isAdjacent(map, type.getShape(), lanes)) &&
+         isAdjacent(map, type.getShape(), across).value_or(false);
+}
+
+/// The position in the results of another loop than the one at `lanes` along
+/// which operands of `roots` lie that vectors go across: squares of these are
+/// transposed in registers. Nothing if there is none, or if points of `roots`
+/// are too much to be unrolled.
+static std::optional<unsigned>
+findCrossing(Emitter &e, ArrayRef<Operation *> roots, unsigned lanes) {
+  int64_t numOps = 0;
+  std::optional<unsigned> found;
+  for (Operation *root : roots) {
+    auto op = cast<linalg::GenericOp>(root);
+    numOps += op.getBody()->getOperations().size();
+    SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+    for (OpOperand *operand : op.getDpsInputOperands()) {
+      // What is computed where it is read would be unrolled, too.
+      if (isa<RankedTensorType>(operand->get().getType()) &&
+          !e.getBuffer(getViewed(operand->get())))
+        return std::nullopt;
+      for (auto [position, loop] : llvm::enumerate(getResultLoops(op)))
+        if (!found && loop && position != lanes &&
+            ranges[*loop] % e.target.lanes == 0 &&
+            isCrossed(operand, getLoop(op, lanes), *loop))
+          found = position;
+    }
+  }
+  return numOps <= maxUnrolled ? found : std::nullopt;
+}
+
+/// Reads a square of `operand` at `point`, in vectors along loop `across`, and
+/// lets what reads its columns, along loop `lanes`, find them.
+static void readSquare(Emitter &e, OpOperand *operand, ArrayRef<Index> point,
+                       unsigned lanes, unsigned across) {
+  auto op = cast<linalg::GenericOp>(operand->getOwner());
+  AffineMap map = op.getMatchingIndexingMap(operand);
+  SmallVector<Value> rows;
+  for (int64_t lane = 0; lane != e.width; ++lane) {
+    SmallVector<Index> from(point);
+    from[lanes] = point[lanes].scalar().plus(lane);
+    from[across].lanes = true;
+    rows.push_back(e.read(operand->get(), applyMap(map, from)));
+  }
+  for (auto [number, column] : llvm::enumerate(e.transpose(rows))) {
+    SmallVector<Index> to(point);
+    to[across] = point[across].plus(number);
+    e.remember(operand->get(), applyMap(map, to), column);
+  }
+}
+
 void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
                         const DenseMap<Value, Value> &outputs) {
   auto first = cast<linalg::GenericOp>(roots.front());
@@ -199,11 +278,19 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
     space.width = std::min<int64_t>(
         2 * e.target.lanes, llvm::bit_floor<uint64_t>(space.laneExtent));
   }
-  for (std::optional<unsigned> dim : order) {
+  // Where the lanes and squares, if there are any, are in the results.
+  std::optional<unsigned> lanes, across;
+  if (space.lanes && e.target.lanes > 1 && space.laneExtent >= e.target.lanes) {
+    lanes = llvm::find(order, space.lanes) - order.begin();
+    across = findCrossing(e, roots, *lanes);
+  }
+  if (across)
+    space.width = e.target.lanes;
+  for (auto [position, dim] : llvm::enumerate(order)) {
     if (!dim || dim == space.lanes)
       continue;
     space.dims.push_back(*dim);
-    space.tiles.push_back(1);
+    space.tiles.push_back(position == across ? space.width : 1);
     space.extents.push_back(ranges[*dim]);
   }
   cutLanes(e, space, first, outputs);
@@ -213,9 +300,7 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
     // Everything is computed before anything is written: an output may lie
     // where an input lay.
     SmallVector<std::tuple<Value, Value, SmallVector<Index>>> results;
-    for (Operation *root : roots) {
-      auto op = cast<linalg::GenericOp>(root);
-      SmallVector<Index> point = getLoops(op, 0, at);
+    auto compute = [&](linalg::GenericOp op, ArrayRef<Index> point) {
       for (OpResult result : op->getResults()) {
         Value output = outputs.lookup(result);
         if (!output)
@@ -225,6 +310,24 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
                                                result.getResultNumber()],
                      point);
         results.push_back({e.read(result, place), output, place});
+      }
+    };
+    for (Operation *root : roots) {
+      auto op = cast<linalg::GenericOp>(root);
+      SmallVector<Index> point = getLoops(op, 0, at);
+      if (!across) {
+        compute(op, point);
+        continue;
+      }
+      unsigned lane = getLoop(op, *lanes), row = getLoop(op, *across);
+      if (e.width == e.target.lanes)
+        for (OpOperand *operand : op.getDpsInputOperands())
+          if (isCrossed(operand, lane, row))
+            readSquare(e, operand, point, lane, row);
+      for (int64_t number = 0; number != space.width; ++number) {
+        SmallVector<Index> each(point);
+        each[row] = point[row].plus(number);
+        compute(op, each);
       }
     }
     for (const auto &[value, output, place] : results)

@@ -26,9 +26,10 @@ Value bsr::loadIndex(Evaluator &e, Value array, Index at) {
   return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), value);
 }
 
-Index bsr::getNextBlock(Evaluator &e, Value block, PatternType pattern) {
+Index bsr::getNextBlock(Evaluator &e, Value block, PatternType pattern,
+                        int64_t ahead) {
   return Index::of(arith::MinUIOp::create(
-      e.b, e.loc, e.materialize(Index::of(block).plus(1)),
+      e.b, e.loc, e.materialize(Index::of(block).plus(ahead)),
       e.constant(pattern.getSlots() - 1)));
 }
 

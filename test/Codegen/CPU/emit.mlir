@@ -14,16 +14,16 @@
 
 // The forward product gathers: a work item (panel of tokens, block column) walks the
 // column view, with tiles of rows of sums in iter_args, and writes its own block of y.
-// Between k-blocks the sums are in y. The first tile prefetches the rows and the values that
-// the next block needs, the others do not.
+// They start from zeros, not from what y holds: a tile goes through all blocks of its line.
+// The first one prefetches the rows and the values that a later block needs, the others do not.
 // CHECK-LABEL: func private @forward
 // CHECK-SAME:    %[[PTR:[^:]*]]: memref<5xi32>, %[[IDX:[^:]*]]: memref<5xi32>, %[[SLOT:[^:]*]]: memref<5xi32>
 // CHECK-SAME:    %[[W:[^:]*]]: memref<5x16x16xf32>, %[[X:[^:]*]]: memref<32x48xf32>, %[[Y:[^:]*]]: memref<64x48xf32>
 // CHECK:         scf.forall (%{{.*}}, %[[COLUMN:.*]]) in ({{[0-9]+}}, 4) {
 // CHECK-NOT:       scf.forall
 // CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
-// CHECK:           arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<[[WIDTH:[0-9]+]]xf32>
-// CHECK:           scf.for {{.*}} iter_args({{.*}}) -> (vector<[[WIDTH]]xf32>, vector<[[WIDTH]]xf32>
+// CHECK-NOT:       vector.load %[[Y]]
+// CHECK:           scf.for {{.*}} iter_args({{.*}} = %[[ZERO:[a-z0-9_]+]], {{.*}}) -> (vector<[[WIDTH:[0-9]+]]xf32>, vector<[[WIDTH]]xf32>
 // CHECK-DAG:         memref.load %[[SLOT]]
 // CHECK-DAG:         memref.load %[[IDX]]
 // CHECK:             scf.for {{.*}} iter_args({{.*}}) -> (vector<[[WIDTH]]xf32>, vector<[[WIDTH]]xf32>

@@ -26,8 +26,10 @@ Type getSumType(OpBuilder &b, TypeRange types);
 /// Entry `at` of an array of 32-bit indices, as an index.
 Value loadIndex(Evaluator &e, Value array, Index at);
 
-/// The block behind `block` in the order of a view, or the last one.
-Index getNextBlock(Evaluator &e, Value block, PatternType pattern);
+/// The block `ahead` blocks behind `block` in the order of a view, or the last
+/// one.
+Index getNextBlock(Evaluator &e, Value block, PatternType pattern,
+                   int64_t ahead = 1);
 
 /// Calls `body` for every block of `line` with its slot and its position along
 /// the line, carrying values.
