@@ -73,7 +73,8 @@ def signed(array):
 def divide(a, b):
     """The quotient rounded to 0; 0 where C has none."""
     safe = np.where(b == 0, 1, b)
-    return np.where(b == 0, 0, np.sign(a) * np.sign(safe) * (np.abs(a) // np.abs(safe)))
+    # Of the lowest integer there is no magnitude.
+    return np.where(b == 0, 0, (a - np.fmod(a, safe)) // safe)
 
 
 # Of integers and their kind, before they are wrapped.
