@@ -71,7 +71,7 @@ def find_tests():
 
 
 def find_parts(options):
-    updates = Part("Updates of patterns", 120, [["runtime-check", "gpu"]], compiles=False)
+    updates = Part("Updates of patterns", 120, [["runtime-check", "--gtest_filter=GPUTest.*"]], compiles=False)
     if options.rehearse:
         sizes = ["--rows", "256", "--cols", "192", "--tokens", "128", "--blocks", "64,16", "--density", "0.3", "--repeats", "1"]
         return [

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Demands, files, manifests and sessions of the checks.
+// Files, manifests and sessions of the tests.
 
 #include "Check.h"
 #include "Session.h"
 #include "Status.h"
+#include "support/Error.h"
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -12,24 +13,16 @@
 
 using namespace check;
 
-void check::requireFails(bsr_status status, bsr_status expected,
-                         const std::string &sentence, const char *file,
-                         int line) {
-  requireEqual(int(status), int(expected), "the status", file, line);
-  requireEqual(std::string(bsr_last_error()), sentence, "the error", file,
-               line);
-}
-
-void check::requireOk(bsr_status status, const char *file, int line) {
-  requireEqual(status == BSR_OK ? "success" : std::string(bsr_last_error()),
-               "success", "the result", file, line);
+void check::require(bsr_status status) {
+  if (status != BSR_OK)
+    bsr::fail(status, bsr_last_error());
 }
 
 Folder::Folder() {
   std::string name =
       std::filesystem::temp_directory_path() / "runtime-check-XXXXXX";
   if (!mkdtemp(name.data()))
-    throw Failure{"expected a temporary folder, but got none"};
+    bsr::fail("expected a temporary folder, but got none");
   path = name;
 }
 
@@ -72,7 +65,7 @@ Json check::fakeManifest() {
 
 void check::writeStep(const std::string &path, const std::string &manifest) {
   if (manifest.size() >= 131072)
-    throw Failure{"expected a manifest that fits, but got a longer one"};
+    bsr::fail("expected a manifest that fits, but got a longer one");
   std::string bytes = fakeStep();
   bytes.replace(bytes.find("{\"format\""), manifest.size() + 1,
                 manifest.c_str(), manifest.size() + 1);
@@ -146,7 +139,7 @@ Json check::makeManifest(const std::vector<Matrix> &matrices) {
 
 static Step loadFrom(const char *path) {
   bsr_step *step = nullptr;
-  REQUIRE_OK(bsr_step_load(path, &step));
+  require(bsr_step_load(path, &step));
   return Step(step, bsr_step_unload);
 }
 
@@ -160,19 +153,19 @@ Step check::load(const Json &manifest) {
 
 Session check::start(const Step &step, uint64_t seed) {
   bsr_session *session = nullptr;
-  REQUIRE_OK(bsr_session_create(step.get(), "cpu", seed, &session));
+  require(bsr_session_create(step.get(), "cpu", seed, &session));
   return Session(session, bsr_session_destroy);
 }
 
 bsr_pattern_view check::viewOf(const Session &session, int64_t pattern) {
   bsr_pattern_view view;
-  REQUIRE_OK(bsr_session_get_pattern(session.get(), pattern, &view));
+  require(bsr_session_get_pattern(session.get(), pattern, &view));
   return view;
 }
 
 void *check::dataOf(const Session &session, int64_t buffer) {
   void *data = nullptr;
-  REQUIRE_OK(bsr_session_host_data(session.get(), buffer, &data));
+  require(bsr_session_host_data(session.get(), buffer, &data));
   return data;
 }
 
@@ -199,7 +192,7 @@ bsr_status check::updatePatterns(const Session &session, double drop,
 
 bsr_counters check::countersOf(const Session &session) {
   bsr_counters counters;
-  REQUIRE_OK(bsr_session_counters(session.get(), &counters));
+  require(bsr_session_counters(session.get(), &counters));
   return counters;
 }
 
@@ -207,14 +200,14 @@ std::string check::contentsOf(const Session &session, const Step &step) {
   std::string contents;
   for (int64_t i = 0; i < bsr_step_num_buffers(step.get()); ++i) {
     bsr_buffer_info info;
-    REQUIRE_OK(bsr_step_buffer(step.get(), i, &info));
+    require(bsr_step_buffer(step.get(), i, &info));
     int64_t bytes = info.bytes;
     if (info.kind >= BSR_ROW_PTR && info.kind <= BSR_SLOT_T &&
         info.kind != BSR_ROW_PTR && info.kind != BSR_COL_PTR)
       bytes = 4 * viewOf(session, info.pattern).blocks;
     size_t size = contents.size();
     contents.resize(size + size_t(bytes));
-    REQUIRE_OK(bsr_session_read(session.get(), i, 0, bytes, &contents[size]));
+    require(bsr_session_read(session.get(), i, 0, bytes, &contents[size]));
   }
   return contents;
 }

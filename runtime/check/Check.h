@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A case of runtime-check, and what a case can demand.
+// What tests of the runtime are made of: files, manifests, steps and sessions.
 
 #ifndef BSR_RUNTIME_CHECK_H
 #define BSR_RUNTIME_CHECK_H
 
 #include "bsr/runtime.h"
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,35 +16,10 @@ namespace check {
 
 using Json = nlohmann::json;
 
-/// A demand that was not met.
-struct Failure {
-  std::string text;
-};
+/// Throws the error of a call that failed.
+void require(bsr_status status);
 
-/// Adds a case at start-up.
-struct Case {
-  Case(const char *name, void (*run)());
-};
-
-template <typename A, typename B>
-void requireEqual(const A &found, const B &expected, const char *what,
-                  const char *file, int line) {
-  if (found == expected)
-    return;
-  std::ostringstream text;
-  text << file << ":" << line << ": expected " << what << " to be " << expected
-       << ", but got " << found;
-  throw Failure{text.str()};
-}
-
-/// Demands that `status` is `expected` and the error is `sentence`.
-void requireFails(bsr_status status, bsr_status expected,
-                  const std::string &sentence, const char *file, int line);
-
-/// Demands success.
-void requireOk(bsr_status status, const char *file, int line);
-
-/// A folder for the files of one case, gone at its end.
+/// A folder for the files of one test, gone at its end.
 class Folder {
 public:
   Folder();
@@ -71,7 +44,7 @@ Json fakeManifest();
 /// Writes the fake step with another manifest to `path`.
 void writeStep(const std::string &path, const std::string &manifest);
 
-/// A matrix of a manifest that the checks make up.
+/// A matrix of a manifest that the tests make up.
 struct Matrix {
   int64_t rows, cols, blockRows, blockCols, slots;
   const char *type = "f32";
@@ -113,7 +86,7 @@ bsr_counters countersOf(const Session &session);
 /// All buffers of `session`, arrays of patterns only up to their blocks.
 std::string contentsOf(const Session &session, const Step &step);
 
-/// Deterministic numbers for the checks.
+/// Deterministic numbers for the tests.
 class Numbers {
 public:
   explicit Numbers(uint64_t seed) : state(seed) {}
@@ -127,17 +100,5 @@ private:
 bsr_pattern_update anyRule(const Matrix &matrix, Numbers &numbers);
 
 } // namespace check
-
-#define CASE(name)                                                             \
-  static void name();                                                          \
-  static check::Case name##Case(#name, name);                                  \
-  static void name()
-#define REQUIRE(condition)                                                     \
-  check::requireEqual(bool(condition), true, #condition, __FILE__, __LINE__)
-#define REQUIRE_EQUAL(found, expected)                                         \
-  check::requireEqual(found, expected, #found, __FILE__, __LINE__)
-#define REQUIRE_OK(call) check::requireOk(call, __FILE__, __LINE__)
-#define REQUIRE_FAILS(call, status, sentence)                                  \
-  check::requireFails(call, status, sentence, __FILE__, __LINE__)
 
 #endif // BSR_RUNTIME_CHECK_H

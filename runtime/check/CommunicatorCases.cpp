@@ -2,7 +2,7 @@
 //
 // Means over processes: threads stand for them.
 
-#include "Check.h"
+#include "Assertions.h"
 #include "Communicator.h"
 #include "Element.h"
 #include "support/Error.h"
@@ -19,7 +19,7 @@ using namespace check;
 using namespace bsr;
 
 namespace {
-/// What the threads of a case share: messages that were sent and not received,
+/// What the threads of a test share: messages that were sent and not received,
 /// by sender, receiver and tag.
 struct Team {
   std::mutex mutex;
@@ -84,7 +84,11 @@ struct Member : bsr_transport {
     auto &waiting = member.team.messages[receive.key];
     if (waiting.empty())
       return 0;
-    REQUIRE_EQUAL(int64_t(waiting.front().size()), receive.bytes);
+    if (int64_t(waiting.front().size()) != receive.bytes) {
+      ADD_FAILURE() << "expected a message of " << receive.bytes
+                    << " bytes, but got " << waiting.front().size();
+      return 8;
+    }
     std::copy(waiting.front().begin(), waiting.front().end(),
               static_cast<char *>(receive.data));
     waiting.pop_front();
@@ -108,14 +112,13 @@ struct Member : bsr_transport {
 };
 } // namespace
 
-/// Calls `body(communicator, member)` as each of `size` ranks, and rethrows a
-/// failure.
+/// Calls `body(communicator, member)` as each of `size` ranks; a failure of one
+/// ends the test.
 template <typename Body>
 static void runTeam(int size, Body body,
                     std::chrono::milliseconds limit = std::chrono::seconds(60),
                     int64_t segmentBytes = Communicator::mostSegmentBytes) {
   Team shared;
-  std::vector<std::string> failures{size_t(size)};
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
@@ -125,17 +128,15 @@ static void runTeam(int size, Body body,
         body(communicator, member);
         if (!member.fails && !member.isSilent)
           communicator.close();
-      } catch (const Failure &failure) {
-        failures[size_t(rank)] = failure.text;
-      } catch (const Error &error) {
-        failures[size_t(rank)] = error.sentence;
+      } catch (const testing::AssertionException &) {
+        // It is told where it was thrown.
+      } catch (const std::exception &error) {
+        ADD_FAILURE() << error.what();
       }
     });
   for (std::thread &thread : threads)
     thread.join();
-  for (const std::string &failure : failures)
-    if (!failure.empty())
-      throw Failure{failure};
+  ASSERT_FALSE(testing::Test::HasFailure()) << "a rank failed";
 }
 
 /// The sentence that `communicator` keeps, or "".
@@ -153,7 +154,7 @@ static double elementOf(int32_t rank, int64_t i) {
   return std::sin(double(i * 7 + rank * 13)) * (1 + rank);
 }
 
-static double read(bsr_type type, const void *data, int64_t i) {
+static double elementAt(bsr_type type, const void *data, int64_t i) {
   switch (type) {
   case BSR_F16:
     return toDouble(static_cast<const Half *>(data)[i]);
@@ -173,16 +174,16 @@ static double meanOf(bsr_type type, int size, int64_t i) {
   double sum = 0;
   for (int32_t rank = 0; rank < size; ++rank) {
     storeElement(type, element, 0, elementOf(rank, i));
-    sum += read(type, element, 0);
+    sum += elementAt(type, element, 0);
     if (type != BSR_F64)
       sum = float(sum);
   }
   sum /= size;
   storeElement(type, element, 0, type == BSR_F64 ? sum : float(sum));
-  return read(type, element, 0);
+  return elementAt(type, element, 0);
 }
 
-CASE(communicator_takes_means_in_the_order_of_ranks) {
+TEST(CommunicatorTest, TakesMeansInTheOrderOfRanks) {
   for (int size : {1, 2, 3, 4})
     for (bsr_type type : {BSR_F16, BSR_BF16, BSR_F32, BSR_F64})
       // No element, fewer than ranks, a number that ranks do not divide.
@@ -194,18 +195,15 @@ CASE(communicator_takes_means_in_the_order_of_ranks) {
                          elementOf(communicator.rank(), i));
           communicator.all_reduce(&communicator, data.data(), count, type);
           for (int64_t i = 0; i < count; ++i)
-            requireEqual(read(type, data.data(), i), meanOf(type, size, i),
-                         "a mean", __FILE__, __LINE__);
-          requireEqual(std::string(data.end() - 8, data.end()),
-                       std::string(8, 'x'), "what is behind", __FILE__,
-                       __LINE__);
-          requireEqual(communicator.counters().bytes_reduced,
-                       count * bsr_type_bytes(type), "bytes", __FILE__,
-                       __LINE__);
+            ASSERT_EQ(elementAt(type, data.data(), i), meanOf(type, size, i));
+          ASSERT_EQ(std::string(data.end() - 8, data.end()),
+                    std::string(8, 'x'));
+          ASSERT_EQ(communicator.counters().bytes_reduced,
+                    count * bsr_type_bytes(type));
         });
 }
 
-CASE(communicator_takes_means_of_buckets) {
+TEST(CommunicatorTest, TakesMeansOfBuckets) {
   // What lies in a bucket together has the bits that it has alone, wherever the
   // segments end: of 24 bytes here, or of 16 MiB.
   const int64_t counts[] = {5, 0, 1, 1000, 3, 17};
@@ -239,30 +237,24 @@ CASE(communicator_takes_means_of_buckets) {
               int64_t at = 0;
               for (size_t part = 0; part < data.size(); ++part) {
                 for (int64_t i = 0; i < counts[part]; ++i)
-                  requireEqual(read(type, data[part].data(), i),
-                               meanOf(type, size, i + at), "a mean", __FILE__,
-                               __LINE__);
+                  ASSERT_EQ(elementAt(type, data[part].data(), i),
+                            meanOf(type, size, i + at));
                 at += counts[part] * bsr_type_bytes(type);
               }
               bsr_communicator_counters counters = communicator.counters();
-              requireEqual(counters.buckets, int64_t(2), "buckets", __FILE__,
-                           __LINE__);
-              requireEqual(counters.reductions, int64_t(6), "tensors", __FILE__,
-                           __LINE__);
-              requireEqual(counters.bytes_reduced, bytes, "bytes", __FILE__,
-                           __LINE__);
+              ASSERT_EQ(counters.buckets, int64_t(2));
+              ASSERT_EQ(counters.reductions, int64_t(6));
+              ASSERT_EQ(counters.bytes_reduced, bytes);
               std::vector<bsr_reduction_event> events = communicator.events();
-              requireEqual(int64_t(events.size()), int64_t(size > 1 ? 2 : 0),
-                           "events", __FILE__, __LINE__);
+              ASSERT_EQ(int64_t(events.size()), int64_t(size > 1 ? 2 : 0));
               for (const bsr_reduction_event &event : events)
-                requireEqual(event.asked <= event.began &&
-                                 event.began <= event.ended,
-                             true, "the order of times", __FILE__, __LINE__);
+                ASSERT_TRUE(event.asked <= event.began &&
+                            event.began <= event.ended);
             },
             std::chrono::seconds(60), segmentBytes);
 }
 
-CASE(communicator_cuts_what_is_long) {
+TEST(CommunicatorTest, CutsWhatIsLong) {
   // Two segments and a part of one. No message is longer than a chunk of a
   // segment, however long the tensor is: an MPI counts in 32 bits.
   constexpr int64_t segmentBytes = 1 << 16;
@@ -275,70 +267,61 @@ CASE(communicator_cuts_what_is_long) {
           data[size_t(i)] = float(i % 1000 + communicator.rank());
         communicator.all_reduce(&communicator, data.data(), count, BSR_F32);
         for (int64_t i = 0; i < count; ++i)
-          if (data[size_t(i)] != float(i % 1000 + 1))
-            requireEqual(data[size_t(i)], float(i % 1000 + 1), "a mean",
-                         __FILE__, __LINE__);
+          ASSERT_EQ(data[size_t(i)], float(i % 1000 + 1));
         std::vector<int16_t> ranks(size_t(segmentBytes) + 1,
                                    int16_t(communicator.rank()));
         std::vector<int16_t> all(3 * ranks.size());
         communicator.gather(ranks.data(), int64_t(2 * ranks.size()),
                             all.data());
         for (size_t i = 0; i < all.size(); ++i)
-          if (all[i] != int16_t(i / ranks.size()))
-            requireEqual(all[i], int16_t(i / ranks.size()), "a rank", __FILE__,
-                         __LINE__);
+          ASSERT_EQ(all[i], int16_t(i / ranks.size()));
         for (int32_t root : {0, 1, 2}) {
           std::vector<char> text(size_t(segmentBytes) + 3,
                                  char('a' + communicator.rank()));
           communicator.broadcast(text.data(), int64_t(text.size()), root);
-          requireEqual(std::string(text.begin(), text.end()),
-                       std::string(size_t(segmentBytes) + 3, char('a' + root)),
-                       "the text", __FILE__, __LINE__);
+          ASSERT_EQ(std::string(text.begin(), text.end()),
+                    std::string(size_t(segmentBytes) + 3, char('a' + root)));
         }
-        requireEqual(member.largest <= segmentBytes, true,
-                     "a message of a segment at most", __FILE__, __LINE__);
+        ASSERT_LE(member.largest, segmentBytes);
       },
       std::chrono::seconds(60), segmentBytes);
 }
 
-CASE(communicator_keeps_what_failed) {
+TEST(CommunicatorTest, KeepsWhatFailed) {
   runTeam(2, [&](Communicator &communicator, Member &member) {
     member.fails = true;
     float data = 1;
     communicator.all_reduce(&communicator, &data, 1, BSR_F32);
-    requireEqual(data, 1.0f, "the number", __FILE__, __LINE__);
-    requireEqual(failureOf(communicator),
-                 "expected to reach all 2 processes from rank " +
-                     std::to_string(communicator.rank()) + ", but got: code 7",
-                 "the error", __FILE__, __LINE__);
+    ASSERT_EQ(data, 1.0f);
+    ASSERT_EQ(failureOf(communicator),
+              "expected to reach all 2 processes from rank " +
+                  std::to_string(communicator.rank()) + ", but got: code 7");
   });
 }
 
-CASE(communicator_takes_means_of_floats_alone) {
+TEST(CommunicatorTest, TakesMeansOfFloatsAlone) {
   runTeam(2, [&](Communicator &communicator, Member &member) {
     int32_t data = 1;
     communicator.all_reduce(&communicator, &data, 1, BSR_I32);
     member.fails = true; // of no more use
-    requireEqual(failureOf(communicator),
-                 std::string("expected to reduce elements of f16, bf16, f32 or "
-                             "f64, but got i32"),
-                 "the error", __FILE__, __LINE__);
+    ASSERT_EQ(failureOf(communicator),
+              "expected to reduce elements of f16, bf16, f32 or "
+              "f64, but got i32");
   });
 }
 
-CASE(communicator_of_one_process_has_no_stages) {
+TEST(CommunicatorTest, OfOneProcessHasNoStages) {
   runTeam(1, [&](Communicator &communicator, Member &member) {
     float data = 1;
     communicator.send(&data, sizeof data, 1);
     member.fails = true; // of no more use
-    requireEqual(failureOf(communicator),
-                 std::string("expected a process for each stage, but got one "
-                             "process"),
-                 "the error", __FILE__, __LINE__);
+    ASSERT_EQ(failureOf(communicator),
+              "expected a process for each stage, but got one "
+              "process");
   });
 }
 
-CASE(communicator_says_why_it_cannot_leave) {
+TEST(CommunicatorTest, SaysWhyItCannotLeave) {
   Team team;
   Member member(team, 0, 1);
   member.failsToClose = true;
@@ -349,12 +332,11 @@ CASE(communicator_says_why_it_cannot_leave) {
   } catch (const Error &error) {
     sentence = error.sentence;
   }
-  REQUIRE_EQUAL(sentence,
-                std::string("expected to leave the other processes of rank 0, "
-                            "but got: code 7"));
+  ASSERT_EQ(sentence, "expected to leave the other processes of rank 0, "
+                      "but got: code 7");
 }
 
-CASE(communicator_stops_where_it_waits) {
+TEST(CommunicatorTest, StopsWhereItWaits) {
   using namespace std::chrono_literals;
   // Rank 1 never takes part.
   runTeam(2, [&](Communicator &communicator, Member &member) {
@@ -368,13 +350,11 @@ CASE(communicator_stops_where_it_waits) {
     std::this_thread::sleep_for(200ms); // it waits by now
     member.fails = true;
     communicator.abort(1);
-    requireEqual(failureOf(communicator),
-                 std::string("expected to go on, but got stopped"), "the error",
-                 __FILE__, __LINE__);
+    ASSERT_EQ(failureOf(communicator), "expected to go on, but got stopped");
   });
 }
 
-CASE(communicator_finds_who_is_silent) {
+TEST(CommunicatorTest, FindsWhoIsSilent) {
   using namespace std::chrono_literals;
   // Rank 2 says nothing any more; rank 1 is late, but lives.
   runTeam(
@@ -391,16 +371,15 @@ CASE(communicator_finds_who_is_silent) {
         }
         communicator.all_reduce(&communicator, &data, 1, BSR_F32);
         member.fails = true; // of no more use
-        requireEqual(failureOf(communicator),
-                     std::string("expected a sign of life from rank 2 every "
-                                 "0.2 s (BSR_COMMUNICATION_TIMEOUT), but got "
-                                 "none"),
-                     "the error", __FILE__, __LINE__);
+        ASSERT_EQ(failureOf(communicator),
+                  "expected a sign of life from rank 2 every "
+                  "0.2 s (BSR_COMMUNICATION_TIMEOUT), but got "
+                  "none");
       },
       200ms);
 }
 
-CASE(communicator_waits_for_who_is_late) {
+TEST(CommunicatorTest, WaitsForWhoIsLate) {
   using namespace std::chrono_literals;
   runTeam(
       2,
@@ -409,23 +388,21 @@ CASE(communicator_waits_for_who_is_late) {
           std::this_thread::sleep_for(900ms);
         float data = float(communicator.rank());
         communicator.all_reduce(&communicator, &data, 1, BSR_F32);
-        requireEqual(data, 0.5f, "the mean", __FILE__, __LINE__);
-        requireEqual(failureOf(communicator), std::string(), "the error",
-                     __FILE__, __LINE__);
+        ASSERT_EQ(data, 0.5f);
+        ASSERT_EQ(failureOf(communicator), "");
       },
       600ms);
 }
 
-CASE(communicator_finds_who_left) {
+TEST(CommunicatorTest, FindsWhoLeft) {
   runTeam(3, [&](Communicator &communicator, Member &member) {
     if (communicator.rank() == 1)
       return; // and leaves
     float data = 1;
     communicator.all_reduce(&communicator, &data, 1, BSR_F32);
-    requireEqual(failureOf(communicator),
-                 std::string("expected rank 1 to take part, but got word that "
-                             "it left"),
-                 "the error", __FILE__, __LINE__);
+    ASSERT_EQ(failureOf(communicator),
+              "expected rank 1 to take part, but got word that "
+              "it left");
     // That this one leaves, too, is what rank 1 waits for.
     bool isTold = false;
     try {
@@ -433,12 +410,12 @@ CASE(communicator_finds_who_left) {
     } catch (const Error &) {
       isTold = true;
     }
-    REQUIRE(isTold);
+    ASSERT_TRUE(isTold);
     member.fails = true;
   });
 }
 
-CASE(communicator_shards_and_unshards) {
+TEST(CommunicatorTest, ShardsAndUnshards) {
   // Rows of 3 bytes; shards overlap where the processes of a stage do not
   // divide the rows, and segments end anywhere. Stages have other bytes.
   for (auto [size, stages] :
@@ -462,27 +439,23 @@ CASE(communicator_shards_and_unshards) {
               bsr_communicator &table = communicator;
               table.shard(&table, whole.data(), int64_t(whole.size()),
                           shard.data(), int64_t(shard.size()));
-              requireEqual(shard, whole.substr(size_t(first), shard.size()),
-                           "a shard", __FILE__, __LINE__);
+              ASSERT_EQ(shard, whole.substr(size_t(first), shard.size()));
               std::string all(whole.size() + 1, 'x');
               table.unshard(&table, shard.data(), int64_t(shard.size()),
                             all.data(), int64_t(whole.size()));
               communicator.requireIntact();
-              requireEqual(all, whole + 'x', "the shards of all", __FILE__,
-                           __LINE__);
+              ASSERT_EQ(all, whole + 'x');
               std::string kept(whole.size(), 'x');
               bool isFirst = communicator.member() == 0;
               communicator.collect(shard.data(), int64_t(shard.size()),
                                    isFirst ? kept.data() : nullptr,
                                    int64_t(whole.size()));
-              requireEqual(kept,
-                           isFirst ? whole : std::string(whole.size(), 'x'),
-                           "what was collected", __FILE__, __LINE__);
+              ASSERT_EQ(kept, isFirst ? whole : std::string(whole.size(), 'x'));
             },
             std::chrono::seconds(60), segmentBytes);
 }
 
-CASE(communicator_of_stages) {
+TEST(CommunicatorTest, OfStages) {
   // Two replicas of two stages, or three of one: means are those of the same
   // stage, and what is sent goes to another stage of the same replica. Both
   // send before either receives, more than once, and reuse what they sent.
@@ -511,16 +484,14 @@ CASE(communicator_of_stages) {
               }
             double data = communicator.rank();
             table.all_reduce(&table, &data, 1, BSR_F64);
-            requireEqual(data, stage + stages * (size / stages - 1) / 2.0,
-                         "the mean of a stage", __FILE__, __LINE__);
+            ASSERT_EQ(data, stage + stages * (size / stages - 1) / 2.0);
             for (int32_t number = 0; number < 3; ++number)
               for (int32_t from = 0; from < stages; ++from) {
                 if (from == stage)
                   continue;
                 std::string text(textOf(from, number).size(), 'x');
                 table.receive(&table, text.data(), int64_t(text.size()), from);
-                requireEqual(text, textOf(from, number), "a message", __FILE__,
-                             __LINE__);
+                ASSERT_EQ(text, textOf(from, number));
               }
             communicator.requireIntact();
             // What all do together is not of a stage.
@@ -528,35 +499,33 @@ CASE(communicator_of_stages) {
             int32_t rank = communicator.rank();
             communicator.gather(&rank, sizeof rank, ranks.data());
             for (int32_t i = 0; i < size; ++i)
-              requireEqual(ranks[size_t(i)], i, "a rank", __FILE__, __LINE__);
+              ASSERT_EQ(ranks[size_t(i)], i);
           },
           std::chrono::seconds(60), segmentBytes);
 }
 
-CASE(communicator_refuses_what_is_none) {
+TEST(CommunicatorTest, RefusesWhatIsNone) {
   bsr_communicator *communicator = nullptr;
-  requireFails(
-      bsr_communicator_open("pigeons", &communicator), BSR_INVALID_ARGUMENT,
-      "expected communicator mpi, but got 'pigeons'", __FILE__, __LINE__);
-  requireFails(
+  ASSERT_TRUE(fails(bsr_communicator_open("pigeons", &communicator),
+                    BSR_INVALID_ARGUMENT,
+                    "expected communicator mpi, but got 'pigeons'"));
+  ASSERT_TRUE(fails(
       bsr_communicator_broadcast(nullptr, &communicator, 1, 0),
       BSR_INVALID_ARGUMENT,
-      "expected argument 'communicator' to point somewhere, but got null",
-      __FILE__, __LINE__);
+      "expected argument 'communicator' to point somewhere, but got null"));
 }
 
-CASE(communicator_gathers_what_fits) {
+TEST(CommunicatorTest, GathersWhatFits) {
   Team team;
   Member member(team, 0, 1);
   Communicator communicator(member);
   char data = 0, all = 0;
-  requireFails(bsr_communicator_gather(&communicator, &data, -1, &all),
-               BSR_INVALID_ARGUMENT,
-               "expected 0 to 16777216 bytes to gather, but got -1", __FILE__,
-               __LINE__);
+  ASSERT_TRUE(fails(bsr_communicator_gather(&communicator, &data, -1, &all),
+                    BSR_INVALID_ARGUMENT,
+                    "expected 0 to 16777216 bytes to gather, but got -1"));
 }
 
-CASE(session_of_stages_needs_a_step_with_means_for_more) {
+TEST(SessionTest, OfStagesNeedsAStepWithMeansForMore) {
   runTeam(4, [&](Communicator &communicator, Member &) {
     Json manifest = fakeManifest();
     manifest["communicates"] = true;
@@ -564,24 +533,21 @@ CASE(session_of_stages_needs_a_step_with_means_for_more) {
     manifest["stage"] = communicator.rank() % 2;
     Step step = load(manifest);
     Session session = start(step);
-    requireFails(bsr_session_communicate(session.get(), &communicator),
-                 BSR_INVALID_STEP,
-                 "expected 2 processes for step 'fake', whose stages were "
-                 "compiled without --data-parallel, but got 4",
-                 __FILE__, __LINE__);
+    ASSERT_TRUE(fails(bsr_session_communicate(session.get(), &communicator),
+                      BSR_INVALID_STEP,
+                      "expected 2 processes for step 'fake', whose stages were "
+                      "compiled without --data-parallel, but got 4"));
   });
 }
 
-CASE(session_of_several_processes_needs_a_step_for_them) {
+TEST(SessionTest, OfSeveralProcessesNeedsAStepForThem) {
   runTeam(2, [&](Communicator &communicator, Member &) {
     Step step = loadFake();
     Session session = start(step);
-    requireFails(bsr_session_communicate(session.get(), &communicator),
-                 BSR_INVALID_STEP,
-                 "expected a step that was compiled with --data-parallel for 2 "
-                 "processes, but got 'fake'",
-                 __FILE__, __LINE__);
-    requireOk(bsr_session_communicate(session.get(), nullptr), __FILE__,
-              __LINE__);
+    ASSERT_TRUE(fails(
+        bsr_session_communicate(session.get(), &communicator), BSR_INVALID_STEP,
+        "expected a step that was compiled with --data-parallel for 2 "
+        "processes, but got 'fake'"));
+    ASSERT_TRUE(succeeds(bsr_session_communicate(session.get(), nullptr)));
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Definition.h"
+#include "Assertions.h"
 #include "Session.h"
 #include <algorithm>
 #include <cmath>
@@ -13,15 +14,15 @@ template <typename T>
 static std::vector<T> read(const Session &session, int64_t index) {
   int64_t bytes = session->manifest().buffers[size_t(index)].bytes;
   std::vector<T> elements(size_t(bytes) / sizeof(T));
-  REQUIRE_OK(bsr_session_read(session.get(), index, 0, bytes, elements.data()));
+  require(bsr_session_read(session.get(), index, 0, bytes, elements.data()));
   return elements;
 }
 
 static void write(const Session &session, int64_t index,
                   const std::vector<float> &elements) {
-  REQUIRE_OK(bsr_session_write(session.get(), index, 0,
-                               int64_t(elements.size() * sizeof(float)),
-                               elements.data()));
+  ASSERT_TRUE(succeeds(bsr_session_write(
+      session.get(), index, 0, int64_t(elements.size() * sizeof(float)),
+      elements.data())));
 }
 
 static int64_t scoresOf(const Session &session, int64_t pattern) {
@@ -95,16 +96,16 @@ void Compared::update(const Rules &rules) {
           read<float>(session, scoresOf(session, int64_t(p)));
   }
   bsr_counters old = countersOf(session);
-  REQUIRE_OK(
-      bsr_session_update(session.get(), rules.data(), int64_t(rules.size())));
-  REQUIRE_OK(checkPatterns(session));
+  ASSERT_TRUE(succeeds(
+      bsr_session_update(session.get(), rules.data(), int64_t(rules.size()))));
+  ASSERT_TRUE(succeeds(checkPatterns(session)));
   int64_t pruned = 0, regrown = 0;
   for (size_t p = 0; p < matrices.size(); ++p)
     compare(p, rules[p], before[p], pruned, regrown);
   bsr_counters now = countersOf(session);
-  REQUIRE_EQUAL(now.pattern_updates, old.pattern_updates + 1);
-  REQUIRE_EQUAL(now.blocks_pruned, old.blocks_pruned + pruned);
-  REQUIRE_EQUAL(now.blocks_regrown, old.blocks_regrown + regrown);
+  ASSERT_EQ(now.pattern_updates, old.pattern_updates + 1);
+  ASSERT_EQ(now.blocks_pruned, old.blocks_pruned + pruned);
+  ASSERT_EQ(now.blocks_regrown, old.blocks_regrown + regrown);
 }
 
 /// What lies on a device is what the host knows of pattern `p`, and the column
@@ -114,7 +115,7 @@ void Compared::compareViews(size_t p) const {
   int64_t rows = rowsOf(matrices[p]), cols = colsOf(matrices[p]);
   auto isThere = [&](int64_t array, const int32_t *known, int64_t size) {
     auto there = read<int32_t>(session, int64_t(9 * p) + 3 + array);
-    REQUIRE(std::equal(known, known + size, there.begin()));
+    ASSERT_TRUE(std::equal(known, known + size, there.begin()));
   };
   isThere(0, view.row_ptr, rows + 1);
   isThere(1, view.col_idx, view.blocks);
@@ -131,13 +132,13 @@ void Compared::compareViews(size_t p) const {
   }
   int32_t next = 0;
   for (int64_t c = 0; c < cols; ++c) {
-    REQUIRE_EQUAL(view.col_ptr[c], next);
+    ASSERT_EQ(view.col_ptr[c], next);
     for (size_t i = 0; i < rowsIn[size_t(c)].size(); ++i, ++next) {
-      REQUIRE_EQUAL(view.row_idx[next], rowsIn[size_t(c)][i]);
-      REQUIRE_EQUAL(view.slot_t[next], slotsIn[size_t(c)][i]);
+      ASSERT_EQ(view.row_idx[next], rowsIn[size_t(c)][i]);
+      ASSERT_EQ(view.slot_t[next], slotsIn[size_t(c)][i]);
     }
   }
-  REQUIRE_EQUAL(view.col_ptr[cols], next);
+  ASSERT_EQ(view.col_ptr[cols], next);
 }
 
 void Compared::compare(size_t p, const bsr_pattern_update &rule,
@@ -184,7 +185,7 @@ void Compared::compare(size_t p, const bsr_pattern_update &rule,
     for (auto &[score, place] : candidates)
       if (now.slots.count(place))
         chosen.insert(place);
-    REQUIRE_EQUAL(int64_t(chosen.size()), count);
+    ASSERT_EQ(int64_t(chosen.size()), count);
   }
 
   // Both pruned and chosen: nothing happens. The others swap, in order.
@@ -202,7 +203,7 @@ void Compared::compare(size_t p, const bsr_pattern_update &rule,
   }
   for (size_t i = 0; i < fresh.size(); ++i)
     expected[fresh[i]] = freed[i];
-  REQUIRE(now.slots == expected);
+  ASSERT_TRUE(now.slots == expected);
   compareViews(p);
   for (int b = 0; b < 3; ++b) {
     std::vector<float> values = before.values[b];
@@ -211,32 +212,33 @@ void Compared::compare(size_t p, const bsr_pattern_update &rule,
     // A new block holds what the state began with.
     for (size_t i = 0; b == 2 && i < fresh.size(); ++i)
       std::fill_n(values.begin() + freed[i] * size, size, 0.25f);
-    REQUIRE(values == read<float>(session, int64_t(9 * p + b)));
+    ASSERT_TRUE(values == read<float>(session, int64_t(9 * p + b)));
   }
 
   bsr_pattern_statistics statistics;
-  REQUIRE_OK(bsr_session_statistics(session.get(), int64_t(p), &statistics));
+  ASSERT_TRUE(
+      succeeds(bsr_session_statistics(session.get(), int64_t(p), &statistics)));
   if (rule.method != BSR_STATIC) {
-    REQUIRE_EQUAL(statistics.pruned, int64_t(pruned.size()));
-    REQUIRE_EQUAL(statistics.regrown, int64_t(fresh.size()));
-    REQUIRE_EQUAL(statistics.newest, int64_t(newest[p].size()));
-    REQUIRE_EQUAL(statistics.newest_pruned, newestPruned);
+    ASSERT_EQ(statistics.pruned, int64_t(pruned.size()));
+    ASSERT_EQ(statistics.regrown, int64_t(fresh.size()));
+    ASSERT_EQ(statistics.newest, int64_t(newest[p].size()));
+    ASSERT_EQ(statistics.newest_pruned, newestPruned);
     newest[p] = std::set<Place>(fresh.begin(), fresh.end());
     ever[p].insert(fresh.begin(), fresh.end());
     allPruned += int64_t(pruned.size());
     allRegrown += int64_t(fresh.size());
   }
-  REQUIRE_EQUAL(statistics.blocks, int64_t(expected.size()));
-  REQUIRE_EQUAL(statistics.all_blocks, stored + absent);
-  REQUIRE_EQUAL(statistics.ever_stored, int64_t(ever[p].size()));
+  ASSERT_EQ(statistics.blocks, int64_t(expected.size()));
+  ASSERT_EQ(statistics.all_blocks, stored + absent);
+  ASSERT_EQ(statistics.ever_stored, int64_t(ever[p].size()));
   std::map<int64_t, int64_t> inRow, inColumn;
   int64_t mostInRow = 0, mostInColumn = 0;
   for (auto &[place, slot] : expected) {
     mostInRow = std::max(mostInRow, ++inRow[place.first]);
     mostInColumn = std::max(mostInColumn, ++inColumn[place.second]);
   }
-  REQUIRE_EQUAL(statistics.most_in_row, mostInRow);
-  REQUIRE_EQUAL(statistics.most_in_column, mostInColumn);
+  ASSERT_EQ(statistics.most_in_row, mostInRow);
+  ASSERT_EQ(statistics.most_in_column, mostInColumn);
 }
 
 void check::compareRandomUpdates(
@@ -260,9 +262,9 @@ void check::compareRandomUpdates(
     for (int p = 0; p < 2; ++p) {
       const Matrix &m = matrices[p];
       int64_t all = (m.rows / m.blockRows) * (m.cols / m.blockCols);
-      REQUIRE_OK(bsr_session_make_pattern(
+      ASSERT_TRUE(succeeds(bsr_session_make_pattern(
           session.get(), p,
-          int64_t(numbers.below(std::min(m.slots, all) + 1))));
+          int64_t(numbers.below(std::min(m.slots, all) + 1)))));
       fillSmall(session, m, p, numbers);
     }
     Compared compared(session, matrices);
@@ -270,7 +272,7 @@ void check::compareRandomUpdates(
       Rules rules;
       for (const Matrix &m : matrices)
         rules.push_back(anyRule(m, numbers));
-      REQUIRE_OK(bsr_session_run_scores(session.get()));
+      ASSERT_TRUE(succeeds(bsr_session_run_scores(session.get())));
       for (int64_t p : {0, 1})
         fillScores(session, p, numbers);
       compared.update(rules);

@@ -3,7 +3,7 @@
 // Sessions on a device whose memory the processor must not touch. They are made
 // inside of the runtime: its interface has the host alone.
 
-#include "Check.h"
+#include "Assertions.h"
 #include "Device.h"
 #include "Session.h"
 #include "support/Error.h"
@@ -97,17 +97,18 @@ static Session startOn(bsr::Device &device, const Step &step) {
   return Session(new bsr_session(*step, 1, device), bsr_session_destroy);
 }
 
-CASE(device_sessions_hold_what_the_host_does) {
+TEST(DeviceTest, SessionsHoldWhatTheHostDoes) {
   Remote remote;
   Step step = loadFake();
   Session there = startOn(remote, step), here = start(step);
   for (Session *session : {&there, &here}) {
-    REQUIRE_OK(bsr_session_initialize(session->get()));
-    REQUIRE_OK(bsr_session_make_pattern(session->get(), 0, 4));
+    ASSERT_TRUE(succeeds(bsr_session_initialize(session->get())));
+    ASSERT_TRUE(succeeds(bsr_session_make_pattern(session->get(), 0, 4)));
     float rate = 0.25f;
-    REQUIRE_OK(bsr_session_write(session->get(), 5, 0, sizeof rate, &rate));
+    ASSERT_TRUE(
+        succeeds(bsr_session_write(session->get(), 5, 0, sizeof rate, &rate)));
   }
-  REQUIRE(contentsOf(there, step) == contentsOf(here, step));
+  ASSERT_TRUE(contentsOf(there, step) == contentsOf(here, step));
 
   // Dense weights, and a pattern of the caller's.
   float dense[8 * 12];
@@ -116,59 +117,60 @@ CASE(device_sessions_hold_what_the_host_does) {
   int32_t rowPtr[] = {0, 1, 1, 2, 3}, colIdx[] = {3, 1, 0}, slot[] = {5, 0, 2};
   bsr_pattern_view view = {3, rowPtr, colIdx, slot, nullptr, nullptr, nullptr};
   for (Session *session : {&there, &here})
-    REQUIRE_OK(
-        bsr_session_take_largest(session->get(), 0, 5, BSR_L1, BSR_F32, dense));
-  REQUIRE(contentsOf(there, step) == contentsOf(here, step));
+    ASSERT_TRUE(succeeds(bsr_session_take_largest(session->get(), 0, 5, BSR_L1,
+                                                  BSR_F32, dense)));
+  ASSERT_TRUE(contentsOf(there, step) == contentsOf(here, step));
   for (Session *session : {&there, &here})
-    REQUIRE_OK(bsr_session_set_pattern(session->get(), 0, &view));
-  REQUIRE(contentsOf(there, step) == contentsOf(here, step));
+    ASSERT_TRUE(succeeds(bsr_session_set_pattern(session->get(), 0, &view)));
+  ASSERT_TRUE(contentsOf(there, step) == contentsOf(here, step));
 }
 
-CASE(device_sessions_take_snapshots_and_checkpoints) {
+TEST(DeviceTest, SessionsTakeSnapshotsAndCheckpoints) {
   Remote remote;
   Step step = loadFake();
   Session there = startOn(remote, step), here = start(step);
   Folder folder;
   std::string path[] = {folder.file("there"), folder.file("here")};
   for (Session *session : {&there, &here}) {
-    REQUIRE_OK(bsr_session_initialize(session->get()));
-    REQUIRE_OK(bsr_session_make_pattern(session->get(), 0, 4));
-    REQUIRE_OK(bsr_session_save(session->get(), path[session == &here].c_str(),
-                                "metadata"));
+    ASSERT_TRUE(succeeds(bsr_session_initialize(session->get())));
+    ASSERT_TRUE(succeeds(bsr_session_make_pattern(session->get(), 0, 4)));
+    ASSERT_TRUE(succeeds(bsr_session_save(
+        session->get(), path[session == &here].c_str(), "metadata")));
   }
-  REQUIRE(readFile(path[0]) == readFile(path[1]));
+  ASSERT_TRUE(readFile(path[0]) == readFile(path[1]));
 
   std::string before = contentsOf(there, step);
-  REQUIRE_OK(bsr_session_snapshot(there.get()));
+  ASSERT_TRUE(succeeds(bsr_session_snapshot(there.get())));
   float ones[12];
   std::fill_n(ones, 12, 2.0f);
-  REQUIRE_OK(bsr_session_write(there.get(), 2, 0, sizeof ones, ones));
-  REQUIRE(contentsOf(there, step) != before);
-  REQUIRE_OK(bsr_session_restore(there.get()));
-  REQUIRE(contentsOf(there, step) == before);
+  ASSERT_TRUE(
+      succeeds(bsr_session_write(there.get(), 2, 0, sizeof ones, ones)));
+  ASSERT_TRUE(contentsOf(there, step) != before);
+  ASSERT_TRUE(succeeds(bsr_session_restore(there.get())));
+  ASSERT_TRUE(contentsOf(there, step) == before);
 
   Session again = startOn(remote, step);
-  REQUIRE_OK(bsr_session_load(again.get(), path[1].c_str()));
-  REQUIRE(contentsOf(again, step) == before);
+  ASSERT_TRUE(succeeds(bsr_session_load(again.get(), path[1].c_str())));
+  ASSERT_TRUE(contentsOf(again, step) == before);
 }
 
-CASE(device_sessions_refuse_what_needs_the_host) {
+TEST(DeviceTest, SessionsRefuseWhatNeedsTheHost) {
   Remote remote;
   Step step = loadFake();
   Session session = startOn(remote, step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   void *data = nullptr;
-  REQUIRE_FAILS(bsr_session_host_data(session.get(), 0, &data),
-                BSR_INVALID_ARGUMENT,
-                "expected a session in the host's memory, but got one on "
-                "device 7");
-  REQUIRE(!data);
+  ASSERT_TRUE(fails(bsr_session_host_data(session.get(), 0, &data),
+                    BSR_INVALID_ARGUMENT,
+                    "expected a session in the host's memory, but got one on "
+                    "device 7"));
+  ASSERT_FALSE(data);
   // The step is for the host, and says so before it touches a buffer.
-  REQUIRE_FAILS(bsr_session_run(session.get()), BSR_INVALID_STEP,
-                "expected device 0 for step 'fake', but got device 7");
+  ASSERT_TRUE(fails(bsr_session_run(session.get()), BSR_INVALID_STEP,
+                    "expected device 0 for step 'fake', but got device 7"));
 }
 
-CASE(device_without_memory_is_an_error) {
+TEST(DeviceTest, WithoutMemoryIsAnError) {
   struct Full : Remote {
     void *allocate(int64_t) override { return nullptr; }
   } full;
@@ -176,11 +178,12 @@ CASE(device_without_memory_is_an_error) {
   try {
     startOn(full, step);
   } catch (const bsr::Error &error) {
-    REQUIRE_EQUAL(error.status, int(BSR_OUT_OF_MEMORY));
-    REQUIRE_EQUAL(error.sentence.substr(0, 9), "expected ");
-    REQUIRE(error.sentence.find(" bytes of memory for the buffers of the step, "
-                                "but got none") != std::string::npos);
+    ASSERT_EQ(error.status, int(BSR_OUT_OF_MEMORY));
+    ASSERT_EQ(error.sentence.substr(0, 9), "expected ");
+    ASSERT_TRUE(
+        error.sentence.find(" bytes of memory for the buffers of the step, "
+                            "but got none") != std::string::npos);
     return;
   }
-  throw Failure{"expected no session, but got one"};
+  FAIL() << "expected no session, but got one";
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Updates that a GPU does by itself, beside the definition, and beside the
-// processor's: the same patterns, values and counts, bit for bit. These cases
+// processor's: the same patterns, values and counts, bit for bit. These tests
 // need a driver of NVIDIA's, or that of the tests.
 
-#include "Check.h"
+#include "Assertions.h"
 #include "Definition.h"
 #include "Element.h"
 #include "Session.h"
@@ -25,7 +25,7 @@ static Json forGPU(const std::vector<Matrix> &matrices) {
 /// A session of `step` on a GPU.
 static Session startOnGPU(const Step &step, uint64_t seed) {
   bsr_session *made = nullptr;
-  REQUIRE_OK(bsr_session_create(step.get(), "cuda", seed, &made));
+  require(bsr_session_create(step.get(), "cuda", seed, &made));
   return {made, bsr_session_destroy};
 }
 
@@ -41,14 +41,15 @@ public:
 
   void makePattern(int64_t pattern, int64_t blocks) {
     for (const Session *session : {&host, &gpu})
-      REQUIRE_OK(bsr_session_make_pattern(session->get(), pattern, blocks));
+      ASSERT_TRUE(
+          succeeds(bsr_session_make_pattern(session->get(), pattern, blocks)));
   }
 
   /// Writes to a buffer of both.
   void write(int64_t buffer, const std::vector<char> &bytes) {
     for (const Session *session : {&host, &gpu})
-      REQUIRE_OK(bsr_session_write(session->get(), buffer, 0,
-                                   int64_t(bytes.size()), bytes.data()));
+      ASSERT_TRUE(succeeds(bsr_session_write(
+          session->get(), buffer, 0, int64_t(bytes.size()), bytes.data())));
   }
 
   /// Fills the weight and the moments of a matrix with small numbers, so that
@@ -85,22 +86,22 @@ public:
 
   void runScores() {
     for (const Session *session : {&host, &gpu})
-      REQUIRE_OK(bsr_session_run_scores(session->get()));
+      ASSERT_TRUE(succeeds(bsr_session_run_scores(session->get())));
   }
 
   void update(const Rules &rules) {
     for (const Session *session : {&host, &gpu})
-      REQUIRE_OK(bsr_session_update(session->get(), rules.data(),
-                                    int64_t(rules.size())));
+      ASSERT_TRUE(succeeds(bsr_session_update(session->get(), rules.data(),
+                                              int64_t(rules.size()))));
     compare();
   }
 
   /// The same statuses and sentences, and nothing changed.
   void refuse(const Rules &rules, const std::string &sentence) {
     for (const Session *session : {&host, &gpu})
-      REQUIRE_FAILS(bsr_session_update(session->get(), rules.data(),
-                                       int64_t(rules.size())),
-                    BSR_NOT_A_NUMBER, sentence);
+      ASSERT_TRUE(fails(bsr_session_update(session->get(), rules.data(),
+                                           int64_t(rules.size())),
+                        BSR_NOT_A_NUMBER, sentence));
     compare();
   }
 
@@ -108,7 +109,7 @@ public:
     for (int64_t p = 0; p < int64_t(matrices.size()); ++p) {
       const Matrix &m = matrices[size_t(p)];
       bsr_pattern_view here = viewOf(host, p), copy = viewOf(gpu, p);
-      REQUIRE_EQUAL(copy.blocks, here.blocks);
+      ASSERT_EQ(copy.blocks, here.blocks);
       int64_t sizes[] = {m.rows / m.blockRows + 1, here.blocks, here.blocks,
                          m.cols / m.blockCols + 1, here.blocks, here.blocks};
       const int32_t *arrays[] = {here.row_ptr, here.col_idx, here.slot,
@@ -117,30 +118,31 @@ public:
                                  copy.col_ptr, copy.row_idx, copy.slot_t};
       for (int64_t i = 0; i < 6; ++i) {
         std::vector<int32_t> there(size_t(sizes[i]) + 1, -1);
-        REQUIRE_OK(bsr_session_read(gpu.get(), 9 * p + 3 + i, 0, 4 * sizes[i],
-                                    there.data()));
+        ASSERT_TRUE(succeeds(bsr_session_read(gpu.get(), 9 * p + 3 + i, 0,
+                                              4 * sizes[i], there.data())));
         for (int64_t k = 0; k < sizes[i]; ++k) {
-          REQUIRE_EQUAL(there[size_t(k)], arrays[i][k]);
-          REQUIRE_EQUAL(copies[i][k], arrays[i][k]);
+          ASSERT_EQ(there[size_t(k)], arrays[i][k]);
+          ASSERT_EQ(copies[i][k], arrays[i][k]);
         }
       }
       for (int64_t buffer = 9 * p; buffer < 9 * p + 3; ++buffer) {
         std::vector<char> there(
             size_t(gpu->manifest().buffers[size_t(buffer)].bytes));
-        REQUIRE_OK(bsr_session_read(gpu.get(), buffer, 0, int64_t(there.size()),
-                                    there.data()));
-        REQUIRE(!std::memcmp(there.data(), dataOf(host, buffer), there.size()));
+        ASSERT_TRUE(succeeds(bsr_session_read(
+            gpu.get(), buffer, 0, int64_t(there.size()), there.data())));
+        ASSERT_FALSE(
+            std::memcmp(there.data(), dataOf(host, buffer), there.size()));
       }
       bsr_pattern_statistics ours, theirs;
-      REQUIRE_OK(bsr_session_statistics(host.get(), p, &ours));
-      REQUIRE_OK(bsr_session_statistics(gpu.get(), p, &theirs));
-      REQUIRE(!std::memcmp(&ours, &theirs, sizeof ours));
+      ASSERT_TRUE(succeeds(bsr_session_statistics(host.get(), p, &ours)));
+      ASSERT_TRUE(succeeds(bsr_session_statistics(gpu.get(), p, &theirs)));
+      ASSERT_FALSE(std::memcmp(&ours, &theirs, sizeof ours));
     }
     bsr_counters ours = countersOf(host), theirs = countersOf(gpu);
-    REQUIRE_EQUAL(theirs.pattern_updates, ours.pattern_updates);
-    REQUIRE_EQUAL(theirs.blocks_pruned, ours.blocks_pruned);
-    REQUIRE_EQUAL(theirs.blocks_regrown, ours.blocks_regrown);
-    REQUIRE_EQUAL(theirs.reallocations, int64_t(0));
+    ASSERT_EQ(theirs.pattern_updates, ours.pattern_updates);
+    ASSERT_EQ(theirs.blocks_pruned, ours.blocks_pruned);
+    ASSERT_EQ(theirs.blocks_regrown, ours.blocks_regrown);
+    ASSERT_EQ(theirs.reallocations, int64_t(0));
   }
 
   const std::vector<Matrix> matrices;
@@ -190,14 +192,14 @@ static void compareUpdates(Pair &pair, Numbers &numbers) {
   }
 }
 
-CASE(gpu_updates_are_the_definition_on_random_patterns) {
+TEST(GPUTest, UpdatesAreTheDefinitionOnRandomPatterns) {
   compareRandomUpdates(30,
                        [](const std::vector<Matrix> &matrices, uint64_t seed) {
                          return startOnGPU(load(forGPU(matrices)), seed);
                        });
 }
 
-CASE(gpu_updates_are_those_of_the_processor) {
+TEST(GPUTest, UpdatesAreThoseOfTheProcessor) {
   Numbers numbers(7);
   for (int round = 0; round < 20; ++round) {
     std::vector<Matrix> matrices;
@@ -208,7 +210,7 @@ CASE(gpu_updates_are_those_of_the_processor) {
   }
 }
 
-CASE(gpu_updates_of_more_blocks_than_threads_are_those_of_the_processor) {
+TEST(GPUTest, UpdatesOfMoreBlocksThanThreadsAreThoseOfTheProcessor) {
   Numbers numbers(8);
   for (auto [rows, cols] :
        {std::pair<int64_t, int64_t>{70, 90}, {3, 2100}, {1500, 3}}) {
@@ -226,7 +228,7 @@ CASE(gpu_updates_of_more_blocks_than_threads_are_those_of_the_processor) {
   }
 }
 
-CASE(gpu_updates_in_groups_are_the_same) {
+TEST(GPUTest, UpdatesInGroupsAreTheSame) {
   Numbers numbers(9);
   for (int round = 0; round < 3; ++round) {
     std::vector<Matrix> matrices;
@@ -239,7 +241,7 @@ CASE(gpu_updates_in_groups_are_the_same) {
   }
 }
 
-CASE(gpu_updates_rank_blocks_once) {
+TEST(GPUTest, UpdatesRankBlocksOnce) {
   std::vector<Matrix> matrices(2, {8, 8, 2, 2, 16});
   Pair pair(matrices, 3);
   // Each pattern is a group. test/Runtime/gpu.test has the number of launches.
@@ -252,7 +254,7 @@ CASE(gpu_updates_rank_blocks_once) {
   pair.update(Rules(2, {BSR_SET, BSR_L1, 0.5, 0, 0}));
 }
 
-CASE(gpu_updates_refuse_what_the_processor_refuses) {
+TEST(GPUTest, UpdatesRefuseWhatTheProcessorRefuses) {
   std::vector<Matrix> matrices(2, {6, 10, 2, 2, 8, "f32", 0.5, true});
   Pair pair(matrices, 3);
   Numbers numbers(4);
@@ -279,8 +281,8 @@ CASE(gpu_updates_refuse_what_the_processor_refuses) {
   const auto scores = int64_t(pair.gpu->manifest().patterns[1].scores);
   auto writeScore = [&](int64_t block, float score) {
     for (const Session *session : {&pair.host, &pair.gpu})
-      REQUIRE_OK(
-          bsr_session_write(session->get(), scores, 4 * block, 4, &score));
+      ASSERT_TRUE(succeeds(
+          bsr_session_write(session->get(), scores, 4 * block, 4, &score)));
   };
   for (bool stored : {true, false}) {
     prepare();
@@ -302,8 +304,8 @@ CASE(gpu_updates_refuse_what_the_processor_refuses) {
     for (int64_t k : {5, 3, 6}) {
       bsr_pattern_view own = viewOf(pair.host, p);
       for (const Session *session : {&pair.host, &pair.gpu})
-        REQUIRE_OK(bsr_session_write(session->get(), 9 * p,
-                                     16 * own.slot[k] + 8, 4, &nan));
+        ASSERT_TRUE(succeeds(bsr_session_write(session->get(), 9 * p,
+                                               16 * own.slot[k] + 8, 4, &nan)));
     }
     bsr_pattern_view own = viewOf(pair.host, p);
     int64_t row = 0;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What a GPU computes in updates, beside the processor: the same bits; and what
-// it does for the streams of others. These cases need a driver of NVIDIA's, or
+// it does for the streams of others. These tests need a driver of NVIDIA's, or
 // that of the tests.
 
+#include "Assertions.h"
 #include "BlockNorm.h"
-#include "Check.h"
 #include "Device.h"
 #include "Element.h"
 #include "Memory.h"
@@ -33,12 +33,12 @@ static void compareNorms(bsr::Device &gpu, bsr_norm norm, bsr_type type,
   bsr::blockNorms(norm, type, values.data(), slots.data(), size, blocks,
                   here.data());
   for (size_t k = 0; k < slots.size(); ++k) {
-    REQUIRE_EQUAL(std::isnan(there[k]), std::isnan(here[k]));
-    REQUIRE(std::isnan(here[k]) || !std::memcmp(&there[k], &here[k], 8));
+    ASSERT_EQ(std::isnan(there[k]), std::isnan(here[k]));
+    ASSERT_TRUE(std::isnan(here[k]) || !std::memcmp(&there[k], &here[k], 8));
   }
 }
 
-CASE(gpu_norms_are_those_of_the_processor) {
+TEST(GPUTest, NormsAreThoseOfTheProcessor) {
   bsr::Device &gpu = bsr::findDevice("cuda");
   Numbers numbers(3);
   const int64_t numSlots = 41;
@@ -68,7 +68,7 @@ CASE(gpu_norms_are_those_of_the_processor) {
   compareNorms(gpu, BSR_L1, BSR_F32, std::vector<char>(64), {}, 16);
 }
 
-CASE(gpu_fills_the_slots_that_are_listed) {
+TEST(GPUTest, FillsTheSlotsThatAreListed) {
   bsr::Device &gpu = bsr::findDevice("cuda");
   const int64_t numSlots = 9;
   const std::vector<int32_t> slots = {7, 0, 3, 4};
@@ -89,12 +89,12 @@ CASE(gpu_fills_the_slots_that_are_listed) {
       gpu.fillSlots(data, bytes, slots.data(), int64_t(slots.size()), bits,
                     room);
       gpu.read(values.data(), data, numSlots * bytes);
-      REQUIRE(values == expected);
+      ASSERT_TRUE(values == expected);
     }
   }
 }
 
-CASE(gpu_work_waits_for_streams_of_others_and_they_for_it) {
+TEST(GPUTest, WorkWaitsForStreamsOfOthersAndTheyForIt) {
   bsr::Device &gpu = bsr::findDevice("cuda");
   const bsr::cuda::Driver &driver = bsr::cuda::Driver::get();
   auto addressOf = [](void *memory) {
@@ -115,7 +115,7 @@ CASE(gpu_work_waits_for_streams_of_others_and_they_for_it) {
   gpu.copy(second, first, bytes);
   std::vector<char> found(bytes);
   gpu.read(found.data(), second, bytes);
-  REQUIRE(found == std::vector<char>(bytes, 5));
+  ASSERT_TRUE(found == std::vector<char>(bytes, 5));
   // Ours, then theirs.
   gpu.zero(second, bytes);
   gpu.letWait(other);
@@ -123,6 +123,6 @@ CASE(gpu_work_waits_for_streams_of_others_and_they_for_it) {
                                            bytes, other),
                "a copy");
   driver.check(driver.cuStreamSynchronize(other), "the GPU to work");
-  REQUIRE(found == std::vector<char>(bytes, 0));
+  ASSERT_TRUE(found == std::vector<char>(bytes, 0));
   driver.check(driver.cuStreamDestroy_v2(other), "a stream");
 }

@@ -1,70 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs the cases whose names start with an argument: runtime-check [--list]
-// [<prefix>...]; or prints the kernels of updates: runtime-check
-// --pattern-kernels.
+// Runs the tests, by the flags of GoogleTest; or prints the kernels of updates:
+// runtime-check --pattern-kernels.
 
-#include "Check.h"
 #include "support/PatternKernels.h"
-#include <algorithm>
 #include <cstring>
+#include <gtest/gtest.h>
 #include <iostream>
 
-using namespace check;
-
 namespace {
-struct NamedCase {
-  const char *name;
-  void (*run)();
+/// Makes an assertion that fails in a function end the test, not the function.
+class ThrowListener : public testing::EmptyTestEventListener {
+  void OnTestPartResult(const testing::TestPartResult &result) override {
+    if (result.fatally_failed())
+      throw testing::AssertionException(result);
+  }
 };
 } // namespace
 
-static std::vector<NamedCase> &cases() {
-  static std::vector<NamedCase> all;
-  return all;
-}
-
-Case::Case(const char *name, void (*run)()) { cases().push_back({name, run}); }
-
-/// Runs `test`; whether it passed.
-static bool passes(const NamedCase &test) {
-  try {
-    test.run();
-    std::cout << "ok " << test.name << std::endl;
-    return true;
-  } catch (const Failure &failure) {
-    std::cout << "FAILED " << test.name << ": " << failure.text << std::endl;
-    return false;
-  }
-}
-
 int main(int argc, char **argv) {
-  std::sort(cases().begin(), cases().end(),
-            [](const NamedCase &a, const NamedCase &b) {
-              return std::strcmp(a.name, b.name) < 0;
-            });
+  testing::InitGoogleTest(&argc, argv);
   // The text that a GPU's driver gets, for assemblers and the PTX interpreter.
   if (argc == 2 && std::strcmp(argv[1], "--pattern-kernels") == 0) {
     std::cout << bsr::patternKernels();
     return 0;
   }
-  if (argc == 2 && std::strcmp(argv[1], "--list") == 0) {
-    for (const NamedCase &test : cases())
-      std::cout << test.name << "\n";
-    return 0;
+  if (argc > 1) {
+    std::cerr << "error: expected flags of GoogleTest or --pattern-kernels, "
+                 "but got '"
+              << argv[1] << "'\n";
+    return 2;
   }
-
-  int run = 0, failed = 0;
-  for (const NamedCase &test : cases()) {
-    bool chosen = argc == 1 ||
-                  std::any_of(argv + 1, argv + argc, [&](const char *prefix) {
-                    return std::string(test.name).rfind(prefix, 0) == 0;
-                  });
-    if (!chosen)
-      continue;
-    ++run;
-    failed += !passes(test);
+  testing::UnitTest &tests = *testing::UnitTest::GetInstance();
+  tests.listeners().Append(new ThrowListener);
+  int failed = RUN_ALL_TESTS();
+  // GoogleTest takes a filter that nothing matches for a success.
+  if (tests.test_to_run_count() == 0) {
+    std::cerr << "error: expected a filter that a test matches, but got '"
+              << GTEST_FLAG_GET(filter) << "'\n";
+    return 2;
   }
-  std::cout << run << " cases, " << failed << " failed\n";
-  return failed != 0 || run == 0;
+  return failed;
 }

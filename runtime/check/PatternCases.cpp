@@ -2,7 +2,7 @@
 //
 // Patterns: made, set, read and written; every invariant.
 
-#include "Check.h"
+#include "Assertions.h"
 #include "Definition.h"
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 using namespace check;
 
 namespace {
-/// A pattern in vectors, which a case may spoil.
+/// A pattern in vectors, which a test may spoil.
 struct Arrays {
   std::vector<int32_t> rowPtr, colIdx, slot, colPtr, rowIdx, slotT;
 
@@ -47,109 +47,108 @@ static void requireValid(const bsr_pattern_view &view, int64_t rows,
                          int64_t cols, int64_t slots) {
   using Triple = std::array<int64_t, 3>;
   std::vector<Triple> byRow, byCol;
-  REQUIRE_EQUAL(view.row_ptr[0], 0);
-  REQUIRE_EQUAL(view.col_ptr[0], 0);
+  ASSERT_EQ(view.row_ptr[0], 0);
+  ASSERT_EQ(view.col_ptr[0], 0);
   for (int64_t r = 0; r < rows; ++r)
     for (int32_t k = view.row_ptr[r]; k < view.row_ptr[r + 1]; ++k)
       byRow.push_back({r, view.col_idx[k], view.slot[k]});
   for (int64_t c = 0; c < cols; ++c)
     for (int32_t k = view.col_ptr[c]; k < view.col_ptr[c + 1]; ++k)
       byCol.push_back({view.row_idx[k], c, view.slot_t[k]});
-  REQUIRE_EQUAL(int64_t(byRow.size()), view.blocks);
-  REQUIRE(std::is_sorted(byRow.begin(), byRow.end()));
-  REQUIRE(std::is_sorted(byCol.begin(), byCol.end(),
-                         [](const Triple &a, const Triple &b) {
-                           return std::pair(a[1], a[0]) < std::pair(b[1], b[0]);
-                         }));
+  ASSERT_EQ(int64_t(byRow.size()), view.blocks);
+  ASSERT_TRUE(std::is_sorted(byRow.begin(), byRow.end()));
+  ASSERT_TRUE(std::is_sorted(
+      byCol.begin(), byCol.end(), [](const Triple &a, const Triple &b) {
+        return std::pair(a[1], a[0]) < std::pair(b[1], b[0]);
+      }));
   std::sort(byCol.begin(), byCol.end());
-  REQUIRE(byRow == byCol);
+  ASSERT_TRUE(byRow == byCol);
   std::set<std::pair<int64_t, int64_t>> places;
   std::set<int64_t> used;
   for (auto [r, c, slot] : byRow) {
-    REQUIRE(c >= 0 && c < cols && slot >= 0 && slot < slots);
-    REQUIRE(places.insert({r, c}).second);
-    REQUIRE(used.insert(slot).second);
+    ASSERT_TRUE(c >= 0 && c < cols && slot >= 0 && slot < slots);
+    ASSERT_TRUE(places.insert({r, c}).second);
+    ASSERT_TRUE(used.insert(slot).second);
   }
 }
 
-CASE(pattern_of_a_new_session_is_empty) {
+TEST(PatternTest, OfANewSessionIsEmpty) {
   Step step = loadFake();
   Session session = start(step);
-  REQUIRE_EQUAL(viewOf(session).blocks, 0);
-  REQUIRE_OK(checkPatterns(session));
+  ASSERT_EQ(viewOf(session).blocks, 0);
+  ASSERT_TRUE(succeeds(checkPatterns(session)));
 }
 
-CASE(pattern_is_read_back_as_it_was_set) {
+TEST(PatternTest, IsReadBackAsItWasSet) {
   Step step = loadFake();
   Session session = start(step);
   Arrays arrays = example();
   bsr_pattern_view view = arrays.view();
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
-  REQUIRE(equal(viewOf(session), view, 4, 4));
-  REQUIRE_OK(checkPatterns(session));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
+  ASSERT_TRUE(equal(viewOf(session), view, 4, 4));
+  ASSERT_TRUE(succeeds(checkPatterns(session)));
   // The buffers are those of the manifest.
-  REQUIRE_EQUAL(static_cast<const void *>(viewOf(session).row_ptr),
-                dataOf(session, 6));
-  REQUIRE_EQUAL(static_cast<const void *>(viewOf(session).slot_t),
-                dataOf(session, 11));
+  ASSERT_EQ(static_cast<const void *>(viewOf(session).row_ptr),
+            dataOf(session, 6));
+  ASSERT_EQ(static_cast<const void *>(viewOf(session).slot_t),
+            dataOf(session, 11));
   // Setting it to itself changes nothing.
   bsr_pattern_view own = viewOf(session);
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &own));
-  REQUIRE(equal(viewOf(session), view, 4, 4));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &own)));
+  ASSERT_TRUE(equal(viewOf(session), view, 4, 4));
 }
 
-CASE(pattern_that_is_set_again_begins_state_of_new_slots) {
+TEST(PatternTest, ThatIsSetAgainBeginsStateOfNewSlots) {
   Matrix m = {4, 4, 2, 2, 3};
   Step step = load(makeManifest({m}));
   Session session = start(step);
   int32_t rowPtr[] = {0, 1, 1}, first[] = {0};
   bsr_pattern_view view = {1,       rowPtr,  first,  nullptr,
                            nullptr, nullptr, nullptr};
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
   for (int64_t buffer : {0, 1, 2})
-    REQUIRE_OK(initBuffer(session, buffer, "constant(5)"));
+    ASSERT_TRUE(succeeds(initBuffer(session, buffer, "constant(5)")));
   int32_t more[] = {0, 2, 2}, both[] = {0, 1}, slots[] = {0, 2};
   view = {2, more, both, slots, nullptr, nullptr, nullptr};
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
   // The weight and the first moment begin with zeros.
   const float expected[3][3] = {{5, 0, 0}, {5, 0, 0}, {5, 0, 0.25}};
   for (int64_t buffer : {0, 1, 2})
     for (int64_t slot : {0, 1, 2})
       for (int64_t i = 0; i < 4; ++i)
-        REQUIRE_EQUAL(
-            static_cast<float *>(dataOf(session, buffer))[slot * 4 + i],
-            expected[buffer][slot]);
+        ASSERT_EQ(static_cast<float *>(dataOf(session, buffer))[slot * 4 + i],
+                  expected[buffer][slot]);
 }
 
-CASE(pattern_adds_what_is_left_out) {
+TEST(PatternTest, AddsWhatIsLeftOut) {
   Step step = loadFake();
   Session session = start(step);
   Arrays arrays = example();
   bsr_pattern_view rows = arrays.view();
   rows.col_ptr = rows.row_idx = rows.slot_t = nullptr;
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &rows));
-  REQUIRE(equal(viewOf(session), arrays.view(), 4, 4));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &rows)));
+  ASSERT_TRUE(equal(viewOf(session), arrays.view(), 4, 4));
 
   rows.slot = nullptr;
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &rows));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &rows)));
   int32_t slots[] = {0, 1, 2, 3, 4}, slotsT[] = {0, 3, 2, 4, 1};
-  REQUIRE(std::equal(slots, slots + 5, viewOf(session).slot));
-  REQUIRE(std::equal(slotsT, slotsT + 5, viewOf(session).slot_t));
+  ASSERT_TRUE(std::equal(slots, slots + 5, viewOf(session).slot));
+  ASSERT_TRUE(std::equal(slotsT, slotsT + 5, viewOf(session).slot_t));
 
   int32_t none[] = {0, 0, 0, 0, 0};
   bsr_pattern_view empty = {0,       none,    nullptr, nullptr,
                             nullptr, nullptr, nullptr};
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &empty));
-  REQUIRE_EQUAL(viewOf(session).blocks, 0);
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &empty)));
+  ASSERT_EQ(viewOf(session).blocks, 0);
 }
 
-CASE(pattern_refuses_what_breaks_an_invariant) {
+TEST(PatternTest, RefusesWhatBreaksAnInvariant) {
   Step step = loadFake();
   Session session = start(step);
   Arrays whole = example();
   bsr_pattern_view view = whole.view();
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
-  REQUIRE_OK(initBuffer(session, 0, "ones"));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
+  ASSERT_TRUE(succeeds(initBuffer(session, 0, "ones")));
   std::string before = contentsOf(session, step);
   struct {
     std::vector<int32_t> Arrays::*array;
@@ -214,101 +213,104 @@ CASE(pattern_refuses_what_breaks_an_invariant) {
     Arrays spoiled = whole;
     (spoiled.*array)[place] = value;
     view = spoiled.view();
-    REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
-                  BSR_INVALID_PATTERN, "expected " + std::string(sentence));
-    REQUIRE_FAILS(bsr_session_check_pattern(session.get(), 0, &view),
-                  BSR_INVALID_PATTERN, "expected " + std::string(sentence));
-    REQUIRE(before == contentsOf(session, step));
+    ASSERT_TRUE(fails(bsr_session_set_pattern(session.get(), 0, &view),
+                      BSR_INVALID_PATTERN,
+                      "expected " + std::string(sentence)));
+    ASSERT_TRUE(fails(bsr_session_check_pattern(session.get(), 0, &view),
+                      BSR_INVALID_PATTERN,
+                      "expected " + std::string(sentence)));
+    ASSERT_TRUE(before == contentsOf(session, step));
   }
 
   for (int64_t blocks : {-1, 7}) {
     view = whole.view();
     view.blocks = blocks;
-    REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
-                  BSR_INVALID_PATTERN,
-                  "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
-                  "but got " +
-                      std::to_string(blocks));
+    ASSERT_TRUE(fails(
+        bsr_session_set_pattern(session.get(), 0, &view), BSR_INVALID_PATTERN,
+        "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
+        "but got " +
+            std::to_string(blocks)));
   }
   for (auto missing :
        {&bsr_pattern_view::row_ptr, &bsr_pattern_view::col_idx}) {
     view = whole.view();
     view.*missing = nullptr;
-    REQUIRE_FAILS(
+    ASSERT_TRUE(fails(
         bsr_session_set_pattern(session.get(), 0, &view), BSR_INVALID_PATTERN,
         "expected row_ptr and col_idx of pattern 'state.p.w' to point "
-        "somewhere, but got null");
+        "somewhere, but got null"));
   }
   for (auto missing : {&bsr_pattern_view::slot, &bsr_pattern_view::col_ptr,
                        &bsr_pattern_view::row_idx, &bsr_pattern_view::slot_t}) {
     view = whole.view();
     view.*missing = nullptr;
-    REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
-                  BSR_INVALID_PATTERN,
-                  "expected slot, col_ptr, row_idx and slot_t of pattern "
-                  "'state.p.w' together, but got some of them");
+    ASSERT_TRUE(fails(bsr_session_set_pattern(session.get(), 0, &view),
+                      BSR_INVALID_PATTERN,
+                      "expected slot, col_ptr, row_idx and slot_t of pattern "
+                      "'state.p.w' together, but got some of them"));
   }
-  REQUIRE(before == contentsOf(session, step));
+  ASSERT_TRUE(before == contentsOf(session, step));
 }
 
-CASE(pattern_that_was_written_over_is_found_out) {
+TEST(PatternTest, ThatWasWrittenOverIsFoundOut) {
   Step step = loadFake();
   Session session = start(step);
   Folder folder;
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   static_cast<int32_t *>(dataOf(session, 6))[4] = 1 << 30;
   std::string sentence = "expected the blocks of pattern 'state.p.w' to be in "
                          "[0, 6], but got 1073741824";
-  REQUIRE_FAILS(checkPatterns(session), BSR_INVALID_PATTERN, sentence);
-  REQUIRE_FAILS(updatePatterns(session, 0.5, nullptr), BSR_INVALID_PATTERN,
-                sentence);
-  REQUIRE_FAILS(
-      bsr_session_save(session.get(), folder.file("saved").c_str(), ""),
-      BSR_INVALID_PATTERN, sentence);
-  REQUIRE_FAILS(
+  ASSERT_TRUE(fails(checkPatterns(session), BSR_INVALID_PATTERN, sentence));
+  ASSERT_TRUE(fails(updatePatterns(session, 0.5, nullptr), BSR_INVALID_PATTERN,
+                    sentence));
+  ASSERT_TRUE(
+      fails(bsr_session_save(session.get(), folder.file("saved").c_str(), ""),
+            BSR_INVALID_PATTERN, sentence));
+  ASSERT_TRUE(fails(
       bsr_session_write_pattern(session.get(), 0, folder.file("p").c_str()),
-      BSR_INVALID_PATTERN, sentence);
-  REQUIRE_EQUAL(folder.numFiles(), 0u);
+      BSR_INVALID_PATTERN, sentence));
+  ASSERT_EQ(folder.numFiles(), 0u);
 }
 
-CASE(pattern_made_is_valid_for_every_block_and_count) {
+TEST(PatternTest, MadeIsValidForEveryBlockAndCount) {
   for (int64_t blockRows : {1, 2, 3, 4, 8, 16, 24, 32, 64})
     for (int64_t blockCols : {1, 5, 16, 64}) {
       Step step = load(makeManifest(
           {{7 * blockRows, 5 * blockCols, blockRows, blockCols, 20}}));
       for (int64_t blocks : {0, 1, 7, 19, 20, BSR_MOST_BLOCKS}) {
         Session session = start(step, uint64_t(blocks));
-        REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, blocks));
+        ASSERT_TRUE(
+            succeeds(bsr_session_make_pattern(session.get(), 0, blocks)));
         bsr_pattern_view view = viewOf(session);
-        REQUIRE_EQUAL(view.blocks, blocks < 0 ? 20 : blocks);
+        ASSERT_EQ(view.blocks, blocks < 0 ? 20 : blocks);
         requireValid(view, 7, 5, 20);
         for (int64_t k = 0; k < view.blocks; ++k)
-          REQUIRE_EQUAL(view.slot[k], k);
-        REQUIRE_OK(checkPatterns(session));
+          ASSERT_EQ(view.slot[k], k);
+        ASSERT_TRUE(succeeds(checkPatterns(session)));
       }
     }
 }
 
-CASE(pattern_with_slots_for_every_block_is_dense) {
+TEST(PatternTest, WithSlotsForEveryBlockIsDense) {
   for (int64_t slots : {35, 50}) {
     Step step = load(makeManifest({{14, 15, 2, 3, slots, "f32", 1.0}}));
     Session session = start(step);
-    REQUIRE_OK(bsr_session_initialize(session.get()));
+    ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
     bsr_pattern_view view = viewOf(session);
-    REQUIRE_EQUAL(view.blocks, 35);
+    ASSERT_EQ(view.blocks, 35);
     for (int64_t k = 0; k < 35; ++k)
-      REQUIRE_EQUAL(view.col_idx[k], k % 5);
+      ASSERT_EQ(view.col_idx[k], k % 5);
     requireValid(view, 7, 5, slots);
   }
 }
 
-CASE(pattern_choices_are_even) {
+TEST(PatternTest, ChoicesAreEven) {
   // How often each of 4 x 4 blocks, and each pair of neighbours, is among 6.
   Step step = loadFake();
   int counts[16] = {}, pairs[15] = {};
   for (int seed = 0; seed < 8000; ++seed) {
     Session session = start(step, seed);
-    REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, 6));
+    ASSERT_TRUE(succeeds(bsr_session_make_pattern(session.get(), 0, 6)));
     bsr_pattern_view view = viewOf(session);
     bool stored[16] = {};
     for (int r = 0; r < 4; ++r)
@@ -321,59 +323,60 @@ CASE(pattern_choices_are_even) {
   }
   // 6/16 of 8000 and (6*5)/(16*15) of 8000, each with 4.5 standard deviations.
   for (int count : counts)
-    REQUIRE(std::abs(count - 3000) < 195);
+    ASSERT_LT(std::abs(count - 3000), 195);
   for (int count : pairs)
-    REQUIRE(std::abs(count - 1000) < 133);
+    ASSERT_LT(std::abs(count - 1000), 133);
 }
 
-CASE(pattern_made_is_keyed_by_seed_and_name) {
+TEST(PatternTest, MadeIsKeyedBySeedAndName) {
   Step step = load(makeManifest({{32, 32, 1, 1, 400}, {32, 32, 1, 1, 400}}));
   auto columns = [&](uint64_t seed, int64_t pattern) {
     Session session = start(step, seed);
-    REQUIRE_OK(bsr_session_initialize(session.get()));
+    require(bsr_session_initialize(session.get()));
     bsr_pattern_view view = viewOf(session, pattern);
     return std::vector<int32_t>(view.col_idx, view.col_idx + view.blocks);
   };
-  REQUIRE(columns(5, 0) == columns(5, 0));
-  REQUIRE(columns(5, 0) != columns(6, 0));
-  REQUIRE(columns(5, 0) != columns(5, 1));
+  ASSERT_TRUE(columns(5, 0) == columns(5, 0));
+  ASSERT_TRUE(columns(5, 0) != columns(6, 0));
+  ASSERT_TRUE(columns(5, 0) != columns(5, 1));
 }
 
-CASE(pattern_made_is_the_same_everywhere) {
+TEST(PatternTest, MadeIsTheSameEverywhere) {
   Step step = loadFake();
   Session session = start(step, 42);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   std::ostringstream blocks;
   bsr_pattern_view view = viewOf(session);
   for (int r = 0; r < 4; ++r)
     for (int32_t k = view.row_ptr[r]; k < view.row_ptr[r + 1]; ++k)
       blocks << r << view.col_idx[k] << " ";
-  REQUIRE_EQUAL(blocks.str(), "00 01 11 13 22 33 ");
+  ASSERT_EQ(blocks.str(), "00 01 11 13 22 33 ");
 }
 
-CASE(pattern_refuses_counts_out_of_range) {
+TEST(PatternTest, RefusesCountsOutOfRange) {
   Step step = loadFake();
   Session session = start(step);
   for (int64_t blocks : {-2, 7})
-    REQUIRE_FAILS(bsr_session_make_pattern(session.get(), 0, blocks),
-                  BSR_INVALID_ARGUMENT,
-                  "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
-                  "but got " +
-                      std::to_string(blocks));
+    ASSERT_TRUE(
+        fails(bsr_session_make_pattern(session.get(), 0, blocks),
+              BSR_INVALID_ARGUMENT,
+              "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
+              "but got " +
+                  std::to_string(blocks)));
   std::string sentence = "expected the index of one of 1 patterns, but got 1";
   bsr_pattern_view view = {};
-  REQUIRE_FAILS(bsr_session_make_pattern(session.get(), 1, 0),
-                BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 1, &view),
-                BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE_FAILS(bsr_session_check_pattern(session.get(), 1, &view),
-                BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE_FAILS(bsr_session_get_pattern(session.get(), 1, &view),
-                BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE_FAILS(bsr_session_read_pattern(session.get(), 1, "x"),
-                BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE_FAILS(bsr_session_write_pattern(session.get(), 1, "x"),
-                BSR_INVALID_ARGUMENT, sentence);
+  ASSERT_TRUE(fails(bsr_session_make_pattern(session.get(), 1, 0),
+                    BSR_INVALID_ARGUMENT, sentence));
+  ASSERT_TRUE(fails(bsr_session_set_pattern(session.get(), 1, &view),
+                    BSR_INVALID_ARGUMENT, sentence));
+  ASSERT_TRUE(fails(bsr_session_check_pattern(session.get(), 1, &view),
+                    BSR_INVALID_ARGUMENT, sentence));
+  ASSERT_TRUE(fails(bsr_session_get_pattern(session.get(), 1, &view),
+                    BSR_INVALID_ARGUMENT, sentence));
+  ASSERT_TRUE(fails(bsr_session_read_pattern(session.get(), 1, "x"),
+                    BSR_INVALID_ARGUMENT, sentence));
+  ASSERT_TRUE(fails(bsr_session_write_pattern(session.get(), 1, "x"),
+                    BSR_INVALID_ARGUMENT, sentence));
 }
 
 /// The manifest of a step with one pattern, of 4 x 4 blocks, that is static.
@@ -397,11 +400,11 @@ static void refusesToShare(Json manifest, const Session &source,
     buffer["carried"] = false;
   Step reader = load(manifest);
   bsr_session *shared = nullptr;
-  REQUIRE_FAILS(bsr_session_share(reader.get(), source.get(), &shared),
-                BSR_INVALID_STEP, sentence);
+  ASSERT_TRUE(fails(bsr_session_share(reader.get(), source.get(), &shared),
+                    BSR_INVALID_STEP, sentence));
 }
 
-CASE(pattern_is_shared_by_steps_that_have_it) {
+TEST(PatternTest, IsSharedByStepsThatHaveIt) {
   Step fixed = load(staticManifest());
   Session source = start(fixed);
   Json other = staticManifest();
@@ -430,12 +433,12 @@ static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
   for (int64_t blocks : {0, 1, 7, 20}) {
     for (bsr_norm norm : {BSR_L1, BSR_L2, BSR_LINF, BSR_MEAN}) {
       Session session = start(step);
-      REQUIRE_OK(bsr_session_initialize(session.get()));
+      ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
       std::vector<T> dense(size_t(m.rows * m.cols));
       for (T &element : dense)
         element = T(int(numbers.below(9)) - 4);
-      REQUIRE_OK(bsr_session_take_largest(session.get(), 0, blocks, norm, id,
-                                          dense.data()));
+      ASSERT_TRUE(succeeds(bsr_session_take_largest(session.get(), 0, blocks,
+                                                    norm, id, dense.data())));
 
       // Rank all blocks, the largest first, of equal ones the first.
       auto element = [&](int64_t block, int64_t i) {
@@ -458,63 +461,66 @@ static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
       // or what the state began with.
       bsr_pattern_view view = viewOf(session);
       requireValid(view, rows, cols, m.slots);
-      REQUIRE_EQUAL(view.blocks, blocks);
+      ASSERT_EQ(view.blocks, blocks);
       auto *values = static_cast<T *>(dataOf(session, 0));
       int64_t k = 0;
       for (int64_t block : expected) {
         int64_t r = block / cols;
-        REQUIRE(view.row_ptr[r] <= k && k < view.row_ptr[r + 1]);
-        REQUIRE_EQUAL(view.col_idx[k], block % cols);
-        REQUIRE_EQUAL(view.slot[k], k);
+        ASSERT_TRUE(view.row_ptr[r] <= k && k < view.row_ptr[r + 1]);
+        ASSERT_EQ(view.col_idx[k], block % cols);
+        ASSERT_EQ(view.slot[k], k);
         for (int64_t i = 0; i < size; ++i)
-          REQUIRE_EQUAL(values[k * size + i], element(block, i));
+          ASSERT_EQ(values[k * size + i], element(block, i));
         ++k;
       }
       auto *first = static_cast<T *>(dataOf(session, 1));
       auto *second = static_cast<T *>(dataOf(session, 2));
       for (int64_t i = 0; i < m.slots * size; ++i) {
         bool isStored = i < k * size;
-        REQUIRE(first[i] == 0 && (isStored || values[i] == 0));
-        REQUIRE_EQUAL(second[i], T(isStored ? 0.25 : 0));
+        ASSERT_TRUE(first[i] == 0 && (isStored || values[i] == 0));
+        ASSERT_EQ(second[i], T(isStored ? 0.25 : 0));
       }
     }
   }
 }
 
-CASE(pattern_of_the_largest_blocks) {
+TEST(PatternTest, OfTheLargestBlocks) {
   Numbers numbers(3);
   checkLargest<float>("f32", BSR_F32, numbers);
   checkLargest<double>("f64", BSR_F64, numbers);
 }
 
-CASE(pattern_of_the_largest_blocks_refuses) {
+TEST(PatternTest, OfTheLargestBlocksRefuses) {
   Step step = loadFake();
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   std::string before = contentsOf(session, step);
   std::vector<float> dense(96, 1);
   auto take = [&](int64_t blocks, bsr_type type) {
     return bsr_session_take_largest(session.get(), 0, blocks, BSR_L1, type,
                                     dense.data());
   };
-  REQUIRE_FAILS(take(7, BSR_F32), BSR_INVALID_ARGUMENT,
-                "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
-                "but got 7");
-  REQUIRE_FAILS(take(3, BSR_F64), BSR_INVALID_ARGUMENT,
-                "expected dense weights of type f32 for 'state.p.w', but got "
-                "f64");
-  REQUIRE_FAILS(bsr_session_take_largest(session.get(), 0, 3, bsr_norm(4),
-                                         BSR_F32, dense.data()),
-                BSR_INVALID_ARGUMENT,
-                "expected a norm from 0 to 3, but got 4 for pattern "
-                "'state.p.w'");
+  ASSERT_TRUE(
+      fails(take(7, BSR_F32), BSR_INVALID_ARGUMENT,
+            "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
+            "but got 7"));
+  ASSERT_TRUE(
+      fails(take(3, BSR_F64), BSR_INVALID_ARGUMENT,
+            "expected dense weights of type f32 for 'state.p.w', but got "
+            "f64"));
+  ASSERT_TRUE(fails(bsr_session_take_largest(session.get(), 0, 3, bsr_norm(4),
+                                             BSR_F32, dense.data()),
+                    BSR_INVALID_ARGUMENT,
+                    "expected a norm from 0 to 3, but got 4 for pattern "
+                    "'state.p.w'"));
   dense[3 * 12 + 7] = std::nanf("");
-  REQUIRE_FAILS(take(3, BSR_F32), BSR_NOT_A_NUMBER,
-                "expected numbers in block (1, 2) of 'state.p.w', but got NaN");
-  REQUIRE(before == contentsOf(session, step));
+  ASSERT_TRUE(
+      fails(take(3, BSR_F32), BSR_NOT_A_NUMBER,
+            "expected numbers in block (1, 2) of 'state.p.w', but got NaN"));
+  ASSERT_TRUE(before == contentsOf(session, step));
 }
 
-CASE(pattern_densities_by_erdos_renyi) {
+TEST(PatternTest, DensitiesByErdosRenyi) {
   // All matrices together have the density, each its share of rows + columns,
   // unless that is more than all of it.
   Numbers numbers(4);
@@ -527,146 +533,150 @@ CASE(pattern_densities_by_erdos_renyi) {
     }
     double density = double(numbers.below(101)) / 100;
     std::vector<double> densities(size_t(count), -1);
-    REQUIRE_OK(bsr_erk_densities(count, rows.data(), cols.data(), density,
-                                 densities.data()));
+    ASSERT_TRUE(succeeds(bsr_erk_densities(count, rows.data(), cols.data(),
+                                           density, densities.data())));
     double all = 0, stored = 0, scale = -1;
     for (size_t i = 0; i < size_t(count); ++i) {
       double elements = double(rows[i]) * double(cols[i]);
       all += elements;
       stored += densities[i] * elements;
-      REQUIRE(densities[i] >= 0 && densities[i] <= 1);
+      ASSERT_TRUE(densities[i] >= 0 && densities[i] <= 1);
       if (densities[i] == 1)
         continue;
       double own = densities[i] * elements / double(rows[i] + cols[i]);
-      REQUIRE(scale < 0 || std::fabs(own - scale) <= 1e-9 * scale);
+      ASSERT_TRUE(scale < 0 || std::fabs(own - scale) <= 1e-9 * scale);
       scale = own;
     }
-    REQUIRE(std::fabs(stored - density * all) <= 1e-9 * all);
+    ASSERT_LE(std::fabs(stored - density * all), 1e-9 * all);
     // A matrix that is full would be at least so by the scale of the others.
     for (size_t i = 0; i < size_t(count); ++i)
       if (densities[i] == 1 && scale >= 0)
-        REQUIRE(scale * double(rows[i] + cols[i]) >=
-                double(rows[i]) * double(cols[i]) * (1 - 1e-9));
+        ASSERT_GE(scale * double(rows[i] + cols[i]),
+                  double(rows[i]) * double(cols[i]) * (1 - 1e-9));
   }
   // A layer of BERT-Base at density 0.1: q, k, v, o of 768 x 768, and two of
   // 768 x 3072; by hand, 0.1 * 7077888 / (4 * 1536 + 2 * 3840) = 51.2.
   int64_t rows[] = {768, 768, 768, 768, 768, 3072};
   int64_t cols[] = {768, 768, 768, 768, 3072, 768};
   double densities[6];
-  REQUIRE_OK(bsr_erk_densities(6, rows, cols, 0.1, densities));
-  REQUIRE(std::fabs(densities[0] - 51.2 * 1536 / 589824) < 1e-12);
-  REQUIRE(std::fabs(densities[5] - 51.2 * 3840 / 2359296) < 1e-12);
+  ASSERT_TRUE(succeeds(bsr_erk_densities(6, rows, cols, 0.1, densities)));
+  ASSERT_LT(std::fabs(densities[0] - 51.2 * 1536 / 589824), 1e-12);
+  ASSERT_LT(std::fabs(densities[5] - 51.2 * 3840 / 2359296), 1e-12);
 }
 
-CASE(pattern_densities_of_any_order) {
+TEST(PatternTest, DensitiesOfAnyOrder) {
   // Each matrix has the same, to the last bit: stages list them in theirs.
   constexpr int count = 6;
   int64_t rows[] = {7, 13, 101, 768, 55, 3}, cols[] = {11, 97, 3, 30, 768, 5};
   double densities[count];
-  REQUIRE_OK(bsr_erk_densities(count, rows, cols, 0.1, densities));
+  ASSERT_TRUE(succeeds(bsr_erk_densities(count, rows, cols, 0.1, densities)));
   for (int shift = 1; shift < count; ++shift) {
     std::rotate(rows, rows + 1, rows + count);
     std::rotate(cols, cols + 1, cols + count);
     double others[count];
-    REQUIRE_OK(bsr_erk_densities(count, rows, cols, 0.1, others));
+    ASSERT_TRUE(succeeds(bsr_erk_densities(count, rows, cols, 0.1, others)));
     for (int i = 0; i < count; ++i)
-      REQUIRE_EQUAL(others[i], densities[(i + shift) % count]);
+      ASSERT_EQ(others[i], densities[(i + shift) % count]);
   }
 }
 
-CASE(pattern_densities_refuse) {
+TEST(PatternTest, DensitiesRefuse) {
   int64_t rows[] = {8, 0}, cols[] = {8, 8};
   double densities[2];
-  REQUIRE_FAILS(bsr_erk_densities(0, rows, cols, 0.1, densities),
-                BSR_INVALID_ARGUMENT, "expected at least 1 matrix, but got 0");
-  REQUIRE_FAILS(bsr_erk_densities(2, rows, cols, 0.1, densities),
-                BSR_INVALID_ARGUMENT,
-                "expected the sizes of matrix 1 to be positive, but got 0x8");
-  REQUIRE_FAILS(bsr_erk_densities(1, rows, cols, 1.5, densities),
-                BSR_INVALID_ARGUMENT,
-                "expected a density in [0, 1], but got 1.5");
+  ASSERT_TRUE(fails(bsr_erk_densities(0, rows, cols, 0.1, densities),
+                    BSR_INVALID_ARGUMENT,
+                    "expected at least 1 matrix, but got 0"));
+  ASSERT_TRUE(fails(
+      bsr_erk_densities(2, rows, cols, 0.1, densities), BSR_INVALID_ARGUMENT,
+      "expected the sizes of matrix 1 to be positive, but got 0x8"));
+  ASSERT_TRUE(fails(bsr_erk_densities(1, rows, cols, 1.5, densities),
+                    BSR_INVALID_ARGUMENT,
+                    "expected a density in [0, 1], but got 1.5"));
 }
 
-CASE(pattern_densities_of_gradual_pruning) {
-  REQUIRE_EQUAL(bsr_gmp_density(1, 0.1, -1), 1.0);
-  REQUIRE_EQUAL(bsr_gmp_density(1, 0.1, 0), 1.0);
-  REQUIRE_EQUAL(bsr_gmp_density(1, 0.2, 0.5), 0.2 + 0.8 / 8);
-  REQUIRE_EQUAL(bsr_gmp_density(1, 0.1, 1), 0.1);
-  REQUIRE_EQUAL(bsr_gmp_density(0.5, 0.1, 2), 0.1);
+TEST(PatternTest, DensitiesOfGradualPruning) {
+  ASSERT_EQ(bsr_gmp_density(1, 0.1, -1), 1.0);
+  ASSERT_EQ(bsr_gmp_density(1, 0.1, 0), 1.0);
+  ASSERT_EQ(bsr_gmp_density(1, 0.2, 0.5), 0.2 + 0.8 / 8);
+  ASSERT_EQ(bsr_gmp_density(1, 0.1, 1), 0.1);
+  ASSERT_EQ(bsr_gmp_density(0.5, 0.1, 2), 0.1);
 }
 
-CASE(pattern_that_is_static_stays) {
+TEST(PatternTest, ThatIsStaticStays) {
   Step step = load(staticManifest());
   bsr_pattern_info info;
-  REQUIRE_OK(bsr_step_pattern(step.get(), 0, &info));
-  REQUIRE_EQUAL(info.is_static, 1);
+  ASSERT_TRUE(succeeds(bsr_step_pattern(step.get(), 0, &info)));
+  ASSERT_EQ(info.is_static, 1);
   Session session = start(step);
   Arrays arrays = {{0, 1, 1, 3, 4}, {2, 0, 2, 1}, {0, 1, 2, 3},
                    {0, 1, 2, 4, 4}, {2, 3, 0, 2}, {1, 3, 0, 2}};
-  REQUIRE(equal(viewOf(session), arrays.view(), 4, 4));
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(equal(viewOf(session), arrays.view(), 4, 4));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   std::string before = contentsOf(session, step);
   int64_t pruned = -1;
-  REQUIRE_OK(updatePatterns(session, 1, &pruned));
-  REQUIRE_EQUAL(pruned, 0);
-  REQUIRE(before == contentsOf(session, step));
-  REQUIRE(equal(viewOf(session), arrays.view(), 4, 4));
+  ASSERT_TRUE(succeeds(updatePatterns(session, 1, &pruned)));
+  ASSERT_EQ(pruned, 0);
+  ASSERT_TRUE(before == contentsOf(session, step));
+  ASSERT_TRUE(equal(viewOf(session), arrays.view(), 4, 4));
   bsr_pattern_view view = arrays.view();
   std::string sentence =
       "expected a pattern that can change, but got 'w0', which is static";
-  REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
-                BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE_FAILS(bsr_session_read_pattern(session.get(), 0, "x"),
-                BSR_INVALID_ARGUMENT, sentence);
+  ASSERT_TRUE(fails(bsr_session_set_pattern(session.get(), 0, &view),
+                    BSR_INVALID_ARGUMENT, sentence));
+  ASSERT_TRUE(fails(bsr_session_read_pattern(session.get(), 0, "x"),
+                    BSR_INVALID_ARGUMENT, sentence));
 }
 
-CASE(pattern_that_is_static_is_written) {
+TEST(PatternTest, ThatIsStaticIsWritten) {
   Step step = load(staticManifest()),
        other = load(makeManifest({{8, 8, 2, 2, 4}}));
   Session session = start(step), reader = start(other);
   Folder folder;
   std::string path = folder.file("pattern.json");
-  REQUIRE_OK(bsr_session_write_pattern(session.get(), 0, path.c_str()));
-  REQUIRE_OK(bsr_session_read_pattern(reader.get(), 0, path.c_str()));
-  REQUIRE(equal(viewOf(reader), viewOf(session), 4, 4));
+  ASSERT_TRUE(
+      succeeds(bsr_session_write_pattern(session.get(), 0, path.c_str())));
+  ASSERT_TRUE(
+      succeeds(bsr_session_read_pattern(reader.get(), 0, path.c_str())));
+  ASSERT_TRUE(equal(viewOf(reader), viewOf(session), 4, 4));
 }
 
-CASE(pattern_that_is_static_is_that_of_a_checkpoint) {
+TEST(PatternTest, ThatIsStaticIsThatOfACheckpoint) {
   Json manifest = staticManifest();
   Step step = load(manifest);
   Session session = start(step), resumed = start(step, 9);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   Folder folder;
   std::string path = folder.file("checkpoint");
-  REQUIRE_OK(bsr_session_save(session.get(), path.c_str(), nullptr));
-  REQUIRE_OK(bsr_session_load(resumed.get(), path.c_str()));
-  REQUIRE(contentsOf(session, step) == contentsOf(resumed, step));
+  ASSERT_TRUE(succeeds(bsr_session_save(session.get(), path.c_str(), nullptr)));
+  ASSERT_TRUE(succeeds(bsr_session_load(resumed.get(), path.c_str())));
+  ASSERT_TRUE(contentsOf(session, step) == contentsOf(resumed, step));
 
   manifest["patterns"][0]["col_idx"] = {3, 0, 2, 1};
   Step other = load(manifest);
   Session refusing = start(other);
-  REQUIRE_FAILS(bsr_session_load(refusing.get(), path.c_str()),
-                BSR_INVALID_CHECKPOINT,
-                "expected the static pattern 'w0' of this step, but got "
-                "another one in checkpoint '" +
-                    path + "'");
+  ASSERT_TRUE(fails(bsr_session_load(refusing.get(), path.c_str()),
+                    BSR_INVALID_CHECKPOINT,
+                    "expected the static pattern 'w0' of this step, but got "
+                    "another one in checkpoint '" +
+                        path + "'"));
 }
 
-CASE(pattern_file_is_read_back_as_it_was_written) {
+TEST(PatternTest, FileIsReadBackAsItWasWritten) {
   Step step = loadFake();
   Session session = start(step), other = start(step);
   Folder folder;
   std::string path = folder.file("pattern.json");
   Arrays arrays = example();
   bsr_pattern_view view = arrays.view();
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
-  REQUIRE_OK(bsr_session_write_pattern(session.get(), 0, path.c_str()));
-  REQUIRE_EQUAL(folder.numFiles(), 1u);
-  REQUIRE_OK(bsr_session_read_pattern(other.get(), 0, path.c_str()));
-  REQUIRE(equal(viewOf(other), view, 4, 4));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
+  ASSERT_TRUE(
+      succeeds(bsr_session_write_pattern(session.get(), 0, path.c_str())));
+  ASSERT_EQ(folder.numFiles(), 1u);
+  ASSERT_TRUE(succeeds(bsr_session_read_pattern(other.get(), 0, path.c_str())));
+  ASSERT_TRUE(equal(viewOf(other), view, 4, 4));
 }
 
-CASE(pattern_file_may_leave_out_slots_and_columns) {
+TEST(PatternTest, FileMayLeaveOutSlotsAndColumns) {
   Step step = loadFake();
   Session session = start(step);
   Folder folder;
@@ -674,33 +684,36 @@ CASE(pattern_file_may_leave_out_slots_and_columns) {
   writeFile(path, "{\"format\": \"bsr-pattern\", \"version\": 1, "
                   "\"shape\": [8, 12], \"block\": [2, 3], "
                   "\"row_ptr\": [0, 2, 2, 3, 3], \"col_idx\": [1, 2, 0]}");
-  REQUIRE_OK(bsr_session_read_pattern(session.get(), 0, path.c_str()));
+  ASSERT_TRUE(
+      succeeds(bsr_session_read_pattern(session.get(), 0, path.c_str())));
   bsr_pattern_view view = viewOf(session);
-  REQUIRE_EQUAL(view.blocks, 3);
-  REQUIRE_EQUAL(view.slot[2], 2);
-  REQUIRE_EQUAL(view.row_idx[0], 2);
-  REQUIRE_EQUAL(view.slot_t[0], 2);
+  ASSERT_EQ(view.blocks, 3);
+  ASSERT_EQ(view.slot[2], 2);
+  ASSERT_EQ(view.row_idx[0], 2);
+  ASSERT_EQ(view.slot_t[0], 2);
   writeFile(path, "{\"format\": \"bsr-pattern\", \"version\": 1, "
                   "\"shape\": [8, 12], \"block\": [2, 3], "
                   "\"row_ptr\": [0, 0, 0, 0, 0], \"col_idx\": []}");
-  REQUIRE_OK(bsr_session_read_pattern(session.get(), 0, path.c_str()));
-  REQUIRE_EQUAL(viewOf(session).blocks, 0);
+  ASSERT_TRUE(
+      succeeds(bsr_session_read_pattern(session.get(), 0, path.c_str())));
+  ASSERT_EQ(viewOf(session).blocks, 0);
 }
 
-CASE(pattern_file_that_is_wrong_is_refused) {
+TEST(PatternTest, FileThatIsWrongIsRefused) {
   Step step = loadFake();
   Session session = start(step);
   Folder folder;
   std::string path = folder.file("pattern.json");
-  REQUIRE_OK(bsr_session_initialize(session.get()));
-  REQUIRE_OK(bsr_session_write_pattern(session.get(), 0, path.c_str()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
+  ASSERT_TRUE(
+      succeeds(bsr_session_write_pattern(session.get(), 0, path.c_str())));
   std::string whole = readFile(path), before = contentsOf(session, step);
   auto refuses = [&](bsr_status status, std::string sentence) {
     for (size_t at; (at = sentence.find('@')) != std::string::npos;)
       sentence.replace(at, 1, "pattern file '" + path + "'");
-    REQUIRE_FAILS(bsr_session_read_pattern(session.get(), 0, path.c_str()),
-                  status, sentence);
-    REQUIRE(before == contentsOf(session, step));
+    ASSERT_TRUE(fails(bsr_session_read_pattern(session.get(), 0, path.c_str()),
+                      status, sentence));
+    ASSERT_TRUE(before == contentsOf(session, step));
   };
   struct {
     const char *place;

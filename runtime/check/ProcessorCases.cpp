@@ -2,7 +2,7 @@
 //
 // What the processor has: what the system says of it.
 
-#include "Check.h"
+#include "Assertions.h"
 #include "Processor.h"
 
 using namespace check;
@@ -15,7 +15,7 @@ static bool hasFlag(const std::string &cpuinfo, const std::string &flag) {
   return flags.find(" " + flag + " ") != std::string::npos;
 }
 
-CASE(processor_features_are_those_of_the_system) {
+TEST(ProcessorTest, FeaturesAreThoseOfTheSystem) {
   struct {
     const char *name, *flag;
   } features[] = {{"sse3", "pni"},
@@ -54,11 +54,10 @@ CASE(processor_features_are_those_of_the_system) {
                   {"tbm", "tbm"}};
   std::string cpuinfo = readFile("/proc/cpuinfo");
   for (auto [name, flag] : features)
-    check::requireEqual(bsr::hasFeature(name), hasFlag(cpuinfo, flag), name,
-                        __FILE__, __LINE__);
+    ASSERT_EQ(bsr::hasFeature(name), hasFlag(cpuinfo, flag));
 }
 
-CASE(processor_has_no_feature_that_nobody_knows) {
+TEST(ProcessorTest, HasNoFeatureThatNobodyKnows) {
   for (const char *name : {"", "avx9000", "SSE3"})
-    REQUIRE(!bsr::hasFeature(name));
+    ASSERT_FALSE(bsr::hasFeature(name));
 }

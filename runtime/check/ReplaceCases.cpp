@@ -2,7 +2,7 @@
 //
 // Updates by callers: what the runtime has to choose by, and the choices.
 
-#include "Check.h"
+#include "Assertions.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -31,31 +31,31 @@ static void updateByCaller(const Session &session,
   for (size_t i = 0; i < matrices.size(); ++i) {
     int64_t count = viewOf(session, int64_t(i)).blocks;
     std::vector<int64_t> stored(size_t(count) + 1);
-    REQUIRE_OK(
-        bsr_session_stored(session.get(), int64_t(i), count, stored.data()));
+    ASSERT_TRUE(succeeds(
+        bsr_session_stored(session.get(), int64_t(i), count, stored.data())));
     std::vector<double> norms(size_t(count) + 1);
-    REQUIRE_OK(bsr_session_norms(session.get(), int64_t(i), BSR_L1, count,
-                                 norms.data()));
+    ASSERT_TRUE(succeeds(bsr_session_norms(session.get(), int64_t(i), BSR_L1,
+                                           count, norms.data())));
     int64_t goes = std::min(int64_t(drop * double(count) + 0.5),
                             blocksOf(matrices[i]) - count);
     pruned[i].resize(size_t(goes) + 1);
     regrown[i].resize(size_t(goes) + 1);
-    REQUIRE_OK(
-        bsr_lowest(BSR_F64, count, norms.data(), goes, pruned[i].data()));
+    ASSERT_TRUE(succeeds(
+        bsr_lowest(BSR_F64, count, norms.data(), goes, pruned[i].data())));
     for (int64_t k = 0; k < goes; ++k)
       pruned[i][size_t(k)] = stored[size_t(pruned[i][size_t(k)])];
     auto choose = method == BSR_SET ? bsr_session_choose_absent
                                     : bsr_session_choose_scored;
-    REQUIRE_OK(choose(session.get(), int64_t(i), count, stored.data(), goes,
-                      regrown[i].data()));
+    ASSERT_TRUE(succeeds(choose(session.get(), int64_t(i), count, stored.data(),
+                                goes, regrown[i].data())));
     replacements.push_back(
         {int64_t(i), goes, goes, pruned[i].data(), regrown[i].data()});
   }
-  REQUIRE_OK(bsr_session_replace(session.get(), replacements.data(),
-                                 int64_t(replacements.size())));
+  ASSERT_TRUE(succeeds(bsr_session_replace(session.get(), replacements.data(),
+                                           int64_t(replacements.size()))));
 }
 
-CASE(update_by_the_caller_is_that_of_the_runtime) {
+TEST(UpdateTest, ByTheCallerIsThatOfTheRuntime) {
   Numbers numbers(5);
   for (int round = 0; round < 40; ++round) {
     std::vector<Matrix> matrices;
@@ -71,10 +71,10 @@ CASE(update_by_the_caller_is_that_of_the_runtime) {
     Session own = start(step, uint64_t(round)),
             other = start(step, uint64_t(round));
     for (const Session *session : {&own, &other}) {
-      REQUIRE_OK(bsr_session_initialize(session->get()));
+      ASSERT_TRUE(succeeds(bsr_session_initialize(session->get())));
       for (size_t i = 0; i < matrices.size(); ++i)
-        REQUIRE_OK(initBuffer(*session, int64_t(9 * i),
-                              round % 2 ? "ones" : "normal(1)"));
+        ASSERT_TRUE(succeeds(initBuffer(*session, int64_t(9 * i),
+                                        round % 2 ? "ones" : "normal(1)")));
     }
     for (bsr_method method : {BSR_SET, BSR_RIGL}) {
       uint64_t kinds = numbers.below(2) ? 3 : 1 << 20, seed = numbers.below(99);
@@ -87,64 +87,66 @@ CASE(update_by_the_caller_is_that_of_the_runtime) {
                 withZeros ? 0 : float(some.below(kinds)) - 1;
       };
       for (const Session *session : {&own, &other}) {
-        REQUIRE_OK(bsr_session_run_scores(session->get()));
+        ASSERT_TRUE(succeeds(bsr_session_run_scores(session->get())));
         fill(*session, false);
       }
       std::vector<bsr_pattern_update> rules(matrices.size(),
                                             {method, BSR_L1, drop, 0, 0});
-      REQUIRE_OK(
-          bsr_session_update(own.get(), rules.data(), int64_t(rules.size())));
+      ASSERT_TRUE(succeeds(
+          bsr_session_update(own.get(), rules.data(), int64_t(rules.size()))));
       updateByCaller(other, matrices, drop, method);
       // Rigl of the runtime loses the scores.
       for (const Session *session : {&own, &other})
         fill(*session, true);
-      REQUIRE(contentsOf(own, step) == contentsOf(other, step));
+      ASSERT_TRUE(contentsOf(own, step) == contentsOf(other, step));
       for (size_t i = 0; i < matrices.size(); ++i) {
         bsr_pattern_statistics one, two;
-        REQUIRE_OK(bsr_session_statistics(own.get(), int64_t(i), &one));
-        REQUIRE_OK(bsr_session_statistics(other.get(), int64_t(i), &two));
-        REQUIRE_EQUAL(one.pruned, two.pruned);
-        REQUIRE_EQUAL(one.ever_stored, two.ever_stored);
-        REQUIRE_EQUAL(one.newest_pruned, two.newest_pruned);
+        ASSERT_TRUE(
+            succeeds(bsr_session_statistics(own.get(), int64_t(i), &one)));
+        ASSERT_TRUE(
+            succeeds(bsr_session_statistics(other.get(), int64_t(i), &two)));
+        ASSERT_EQ(one.pruned, two.pruned);
+        ASSERT_EQ(one.ever_stored, two.ever_stored);
+        ASSERT_EQ(one.newest_pruned, two.newest_pruned);
       }
-      REQUIRE_EQUAL(countersOf(own).blocks_pruned,
-                    countersOf(other).blocks_pruned);
-      REQUIRE_EQUAL(countersOf(own).blocks_regrown,
-                    countersOf(other).blocks_regrown);
+      ASSERT_EQ(countersOf(own).blocks_pruned, countersOf(other).blocks_pruned);
+      ASSERT_EQ(countersOf(own).blocks_regrown,
+                countersOf(other).blocks_regrown);
     }
   }
 }
 
-CASE(update_norms_of_a_large_matrix_are_summed_by_all_threads) {
+TEST(UpdateTest, NormsOfALargeMatrixAreSummedByAllThreads) {
   Step step = load(makeManifest({{2048, 2048, 64, 64, 300}}));
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   auto *values = static_cast<float *>(dataOf(session, 0));
   bsr_pattern_view view = viewOf(session);
   for (int64_t k = 0; k < view.blocks; ++k)
     std::fill_n(values + view.slot[k] * 4096, 4096, float(k % 7) - 3);
   std::vector<double> norms(300);
-  REQUIRE_OK(
-      bsr_session_norms(session.get(), 0, BSR_L1, view.blocks, norms.data()));
+  ASSERT_TRUE(succeeds(
+      bsr_session_norms(session.get(), 0, BSR_L1, view.blocks, norms.data())));
   for (int64_t k = 0; k < 300; ++k)
-    REQUIRE_EQUAL(norms[size_t(k)], 4096 * std::fabs(double(k % 7) - 3));
+    ASSERT_EQ(norms[size_t(k)], 4096 * std::fabs(double(k % 7) - 3));
 }
 
-CASE(update_scores_may_be_chosen_by_again) {
+TEST(UpdateTest, ScoresMayBeChosenByAgain) {
   std::vector<Matrix> matrices = {{8, 8, 2, 2, 4, "f32", 0.5, true}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   int64_t barred[] = {1, 9, 15}, chosen[] = {7, 7, 7, 7};
   auto choose = [&](int64_t numBarred, int64_t count) {
     return bsr_session_choose_scored(session.get(), 0, numBarred, barred, count,
                                      chosen);
   };
-  REQUIRE_FAILS(choose(3, 3), BSR_INVALID_ARGUMENT,
-                "expected an update by scores right after a run with scores, "
-                "but got a plain run, a restore, a load or another update "
-                "since for pattern 'w0'");
-  REQUIRE_OK(bsr_session_run_scores(session.get()));
+  ASSERT_TRUE(
+      fails(choose(3, 3), BSR_INVALID_ARGUMENT,
+            "expected an update by scores right after a run with scores, "
+            "but got a plain run, a restore, a load or another update "
+            "since for pattern 'w0'"));
+  ASSERT_TRUE(succeeds(bsr_session_run_scores(session.get())));
   float *scores = scoresOf(session, step, 0);
   for (int64_t block = 0; block < 16; ++block)
     scores[block] = float(block % 5) - 2;
@@ -152,28 +154,31 @@ CASE(update_scores_may_be_chosen_by_again) {
   std::vector<float> before(scores, scores + 16);
   for (int again = 0; again < 2; ++again) {
     // Blocks 4 and 14 have score 2; of 3, 8 and 13, which have 1, the first.
-    REQUIRE_OK(choose(3, 3));
-    REQUIRE(std::equal(chosen, chosen + 4, std::data({3, 4, 14, 7})));
+    ASSERT_TRUE(succeeds(choose(3, 3)));
+    ASSERT_TRUE(std::equal(chosen, chosen + 4, std::data({3, 4, 14, 7})));
   }
-  REQUIRE(std::equal(scores, scores + 9, before.data()));
-  REQUIRE_OK(choose(3, 0));
+  ASSERT_TRUE(std::equal(scores, scores + 9, before.data()));
+  ASSERT_TRUE(succeeds(choose(3, 0)));
 
-  REQUIRE_FAILS(choose(1, 1), BSR_NOT_A_NUMBER,
-                "expected a number as the score of block (2, 1) of 'w0', but "
-                "got NaN");
-  REQUIRE_FAILS(choose(3, 14), BSR_INVALID_ARGUMENT,
-                "expected at most the 13 blocks that may be chosen, but got 14 "
-                "for pattern 'w0'");
-  REQUIRE_FAILS(choose(17, 0), BSR_INVALID_ARGUMENT,
-                "expected at most 16 blocks to leave out, but got 17 for "
-                "pattern 'w0'");
+  ASSERT_TRUE(
+      fails(choose(1, 1), BSR_NOT_A_NUMBER,
+            "expected a number as the score of block (2, 1) of 'w0', but "
+            "got NaN"));
+  ASSERT_TRUE(
+      fails(choose(3, 14), BSR_INVALID_ARGUMENT,
+            "expected at most the 13 blocks that may be chosen, but got 14 "
+            "for pattern 'w0'"));
+  ASSERT_TRUE(fails(choose(17, 0), BSR_INVALID_ARGUMENT,
+                    "expected at most 16 blocks to leave out, but got 17 for "
+                    "pattern 'w0'"));
   barred[1] = 1;
-  REQUIRE_FAILS(choose(3, 1), BSR_INVALID_ARGUMENT,
-                "expected rising numbers of blocks below 16 to leave out, but "
-                "got 1 for pattern 'w0'");
-  REQUIRE_FAILS(bsr_session_stored(session.get(), 0, 3, chosen),
-                BSR_INVALID_ARGUMENT,
-                "expected room for 4 stored blocks of 'w0', but got 3");
+  ASSERT_TRUE(
+      fails(choose(3, 1), BSR_INVALID_ARGUMENT,
+            "expected rising numbers of blocks below 16 to leave out, but "
+            "got 1 for pattern 'w0'"));
+  ASSERT_TRUE(fails(bsr_session_stored(session.get(), 0, 3, chosen),
+                    BSR_INVALID_ARGUMENT,
+                    "expected room for 4 stored blocks of 'w0', but got 3"));
 }
 
 /// The lowest and the highest of numbers that are among `some`, as a sort has
@@ -200,16 +205,17 @@ static void checkChosen(bsr_type type, const std::vector<T> &some) {
         order.resize(size_t(count));
         std::vector<int64_t> places(size_t(count) + 1, -1);
         auto choose = highest ? bsr_highest : bsr_lowest;
-        REQUIRE_OK(choose(type, size, numbers.data(), count, places.data()));
-        REQUIRE_EQUAL(places.back(), -1); // nothing behind them is written
+        ASSERT_TRUE(
+            succeeds(choose(type, size, numbers.data(), count, places.data())));
+        ASSERT_EQ(places.back(), -1); // nothing behind them is written
         places.pop_back();
-        REQUIRE(places == order);
+        ASSERT_TRUE(places == order);
       }
     }
   }
 }
 
-CASE(update_lowest_and_highest_are_those_of_a_sort) {
+TEST(UpdateTest, LowestAndHighestAreThoseOfASort) {
   using Double = std::numeric_limits<double>;
   using Float = std::numeric_limits<float>;
   checkChosen<double>(BSR_F64, {-Double::infinity(), Double::lowest(), -1.5,
@@ -228,67 +234,69 @@ CASE(update_lowest_and_highest_are_those_of_a_sort) {
   checkChosen(BSR_UI64, many);
 }
 
-CASE(update_choice_of_numbers_refuses_what_are_none) {
+TEST(UpdateTest, ChoiceOfNumbersRefusesWhatAreNone) {
   double numbers[] = {1, std::nan(""), std::nan("")};
   int64_t places[] = {5, 5, 5};
-  REQUIRE_FAILS(bsr_lowest(BSR_F64, 3, numbers, 1, places), BSR_NOT_A_NUMBER,
-                "expected numbers to choose from, but got NaN at 1");
+  ASSERT_TRUE(fails(bsr_lowest(BSR_F64, 3, numbers, 1, places),
+                    BSR_NOT_A_NUMBER,
+                    "expected numbers to choose from, but got NaN at 1"));
   float few[] = {1, std::nanf("")};
-  REQUIRE_FAILS(bsr_highest(BSR_F32, 2, few, 1, places), BSR_NOT_A_NUMBER,
-                "expected numbers to choose from, but got NaN at 1");
+  ASSERT_TRUE(fails(bsr_highest(BSR_F32, 2, few, 1, places), BSR_NOT_A_NUMBER,
+                    "expected numbers to choose from, but got NaN at 1"));
   for (int64_t count : {-1, 2})
-    REQUIRE_FAILS(bsr_lowest(BSR_F64, 1, numbers, count, places),
-                  BSR_INVALID_ARGUMENT,
-                  "expected a count of at most the 1 numbers to choose from, "
-                  "but got " +
-                      std::to_string(count));
-  REQUIRE_FAILS(bsr_lowest(BSR_F64, -1, numbers, 0, places),
-                BSR_INVALID_ARGUMENT,
-                "expected a number of numbers from 0, but got -1");
-  REQUIRE_FAILS(bsr_lowest(BSR_I8, 1, numbers, 0, places), BSR_INVALID_ARGUMENT,
-                "expected numbers of type f32, f64, i64 or ui64 to choose "
-                "from, but got those of type 5");
-  REQUIRE_FAILS(bsr_lowest(BSR_F64, 1, nullptr, 0, places),
-                BSR_INVALID_ARGUMENT,
-                "expected argument 'numbers' to point somewhere, but got null");
-  REQUIRE_EQUAL(places[0], 5);
+    ASSERT_TRUE(fails(
+        bsr_lowest(BSR_F64, 1, numbers, count, places), BSR_INVALID_ARGUMENT,
+        "expected a count of at most the 1 numbers to choose from, "
+        "but got " +
+            std::to_string(count)));
+  ASSERT_TRUE(fails(bsr_lowest(BSR_F64, -1, numbers, 0, places),
+                    BSR_INVALID_ARGUMENT,
+                    "expected a number of numbers from 0, but got -1"));
+  ASSERT_TRUE(fails(bsr_lowest(BSR_I8, 1, numbers, 0, places),
+                    BSR_INVALID_ARGUMENT,
+                    "expected numbers of type f32, f64, i64 or ui64 to choose "
+                    "from, but got those of type 5"));
+  ASSERT_TRUE(
+      fails(bsr_lowest(BSR_F64, 1, nullptr, 0, places), BSR_INVALID_ARGUMENT,
+            "expected argument 'numbers' to point somewhere, but got null"));
+  ASSERT_EQ(places[0], 5);
 }
 
-CASE(update_by_the_caller_is_all_or_none) {
+TEST(UpdateTest, ByTheCallerIsAllOrNone) {
   std::vector<Matrix> matrices = {{8, 8, 2, 2, 8}, {8, 8, 2, 2, 8}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   std::string before = contentsOf(session, step);
   int64_t stored[8];
-  REQUIRE_OK(bsr_session_stored(session.get(), 0, 8, stored));
+  ASSERT_TRUE(succeeds(bsr_session_stored(session.get(), 0, 8, stored)));
   int64_t none = 16;
   bsr_replacement replacements[] = {{0, 8, 0, stored, nullptr},
                                     {1, 1, 0, &none, nullptr}};
-  REQUIRE_FAILS(bsr_session_replace(session.get(), replacements, 2),
-                BSR_INVALID_ARGUMENT,
-                "expected rising numbers below 16 of the blocks of 'w1' to "
-                "prune, but got 16");
+  ASSERT_TRUE(fails(bsr_session_replace(session.get(), replacements, 2),
+                    BSR_INVALID_ARGUMENT,
+                    "expected rising numbers below 16 of the blocks of 'w1' to "
+                    "prune, but got 16"));
   // Of two that fail, the first is named.
   stored[0] = -1;
-  REQUIRE_FAILS(bsr_session_replace(session.get(), replacements, 2),
-                BSR_INVALID_ARGUMENT,
-                "expected rising numbers below 16 of the blocks of 'w0' to "
-                "prune, but got -1");
+  ASSERT_TRUE(fails(bsr_session_replace(session.get(), replacements, 2),
+                    BSR_INVALID_ARGUMENT,
+                    "expected rising numbers below 16 of the blocks of 'w0' to "
+                    "prune, but got -1"));
   bsr_replacement twice[] = {{1, 0, 0, nullptr, nullptr},
                              {1, 0, 0, nullptr, nullptr}};
-  REQUIRE_FAILS(bsr_session_replace(session.get(), twice, 2),
-                BSR_INVALID_ARGUMENT,
-                "expected one update of each pattern, but got a second one of "
-                "'w1'");
+  ASSERT_TRUE(
+      fails(bsr_session_replace(session.get(), twice, 2), BSR_INVALID_ARGUMENT,
+            "expected one update of each pattern, but got a second one of "
+            "'w1'"));
   bsr_replacement fewer = {1, -1, 2, nullptr, nullptr};
-  REQUIRE_FAILS(bsr_session_replace(session.get(), &fewer, 1),
-                BSR_INVALID_ARGUMENT,
-                "expected numbers of blocks from 0, but got -1 to prune and 2 "
-                "to regrow");
-  REQUIRE_FAILS(bsr_session_replace(session.get(), twice, -1),
-                BSR_INVALID_ARGUMENT,
-                "expected a number of replacements from 0, but got -1");
-  REQUIRE(contentsOf(session, step) == before);
-  REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
+  ASSERT_TRUE(
+      fails(bsr_session_replace(session.get(), &fewer, 1), BSR_INVALID_ARGUMENT,
+            "expected numbers of blocks from 0, but got -1 to prune and 2 "
+            "to regrow"));
+  ASSERT_TRUE(fails(bsr_session_replace(session.get(), twice, -1),
+                    BSR_INVALID_ARGUMENT,
+                    "expected a number of replacements from 0, but got -1"));
+  ASSERT_TRUE(contentsOf(session, step) == before);
+  ASSERT_EQ(countersOf(session).pattern_updates, 0);
 }

@@ -3,7 +3,7 @@
 // Rules of sparsity: keys, messages, and what is due when, against the
 // definition taken literally and a table.
 
-#include "Check.h"
+#include "Assertions.h"
 #include "SparsityTable.h"
 #include "bsr/sparsity.h"
 #include <cmath>
@@ -19,28 +19,28 @@ using Updates = std::unique_ptr<bsr_updates, void (*)(bsr_updates *)>;
 static Rules read(const std::string &description,
                   const char *settings = nullptr) {
   bsr_sparsity *rules = nullptr;
-  REQUIRE_OK(bsr_sparsity_create(description.c_str(), settings, &rules));
+  require(bsr_sparsity_create(description.c_str(), settings, &rules));
   return Rules(rules, bsr_sparsity_destroy);
 }
 
 static Updates plan(const Rules &rules, int64_t steps,
                     const std::vector<bsr_sparse_weight> &weights) {
   bsr_updates *updates = nullptr;
-  REQUIRE_OK(bsr_updates_create(rules.get(), steps, int64_t(weights.size()),
-                                weights.data(), &updates));
+  require(bsr_updates_create(rules.get(), steps, int64_t(weights.size()),
+                             weights.data(), &updates));
   return Updates(updates, bsr_updates_destroy);
 }
 
 static bsr_weight_rule ruleOf(const Updates &updates, int64_t index) {
   bsr_weight_rule rule;
-  REQUIRE_OK(bsr_updates_rule(updates.get(), index, &rule));
+  require(bsr_updates_rule(updates.get(), index, &rule));
   return rule;
 }
 
 static std::vector<bsr_pattern_update> dueOf(const Updates &updates,
                                              int64_t step, size_t count) {
   std::vector<bsr_pattern_update> due(count);
-  REQUIRE_OK(bsr_updates_due(updates.get(), step, int64_t(count), due.data()));
+  require(bsr_updates_due(updates.get(), step, int64_t(count), due.data()));
   return due;
 }
 
@@ -57,9 +57,9 @@ static std::string textOf(const Rules &rules) {
 static void refuses(const std::string &description, const std::string &sentence,
                     const char *settings = nullptr) {
   bsr_sparsity *rules = nullptr;
-  REQUIRE_FAILS(bsr_sparsity_create(description.c_str(), settings, &rules),
-                BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE(!rules);
+  ASSERT_TRUE(fails(bsr_sparsity_create(description.c_str(), settings, &rules),
+                    BSR_INVALID_ARGUMENT, sentence));
+  ASSERT_FALSE(rules);
 }
 
 /// Demands that a plan of 40 steps is refused.
@@ -68,21 +68,21 @@ static void refusesPlan(const std::string &description,
                         const std::string &sentence) {
   Rules rules = read(description);
   bsr_updates *updates = nullptr;
-  REQUIRE_FAILS(bsr_updates_create(rules.get(), 40, int64_t(weights.size()),
-                                   weights.data(), &updates),
-                BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE(!updates);
+  ASSERT_TRUE(fails(bsr_updates_create(rules.get(), 40, int64_t(weights.size()),
+                                       weights.data(), &updates),
+                    BSR_INVALID_ARGUMENT, sentence));
+  ASSERT_FALSE(updates);
 }
 
-CASE(sparsityKeys) {
+TEST(SparsityTest, Keys) {
   std::string defaults = textOf(read("{}"));
   Json group = Json::parse(defaults)[0],
        keys = Json::parse(bsr_sparsity_keys());
-  REQUIRE_EQUAL(keys.size(), group.size());
-  REQUIRE_EQUAL(keys.size(), 18u);
+  ASSERT_EQ(keys.size(), group.size());
+  ASSERT_EQ(keys.size(), 18u);
   size_t names = 0;
   for (const Json &key : keys) {
-    REQUIRE_EQUAL(key["default"], group[key["name"].get<std::string>()]);
+    ASSERT_EQ(key["default"], group[key["name"].get<std::string>()]);
     Json all = key["aliases"];
     all.push_back(key["name"]);
     for (const Json &name : all) {
@@ -95,48 +95,48 @@ CASE(sparsityKeys) {
       Json given = {{flat, value}};
       if (key["name"] == "method")
         given["every"] = 0;
-      REQUIRE_EQUAL(textOf(read(given.dump())), defaults);
+      ASSERT_EQ(textOf(read(given.dump())), defaults);
       if (inner != flat)
-        REQUIRE_EQUAL(textOf(read(nested.dump())), defaults);
+        ASSERT_EQ(textOf(read(nested.dump())), defaults);
       ++names;
     }
   }
-  REQUIRE_EQUAL(names, 39u);
-  REQUIRE_EQUAL(std::string(bsr_sparsity_text(nullptr)), "");
-  REQUIRE_EQUAL(bsr_sparsity_needs_scores(nullptr), 0);
+  ASSERT_EQ(names, 39u);
+  ASSERT_EQ(std::string(bsr_sparsity_text(nullptr)), "");
+  ASSERT_EQ(bsr_sparsity_needs_scores(nullptr), 0);
 }
 
-CASE(sparsityText) {
+TEST(SparsityTest, Text) {
   Rules rules = read(R"([{"match": "ffn", "algorithm": "rigl",
     "sparsity": 0.75, "drop_fraction": {"type": "linear", "init": 0.3},
     "update": {"freq": 100, "begin": 5, "stop": 7500},
     "densities": {"b": 0.5, "a": 1}, "regrow": {"allow_return": true}},
     {"method": "static"}])");
   Json groups = Json::parse(textOf(rules));
-  REQUIRE_EQUAL(groups[0]["method"], "rigl");
-  REQUIRE_EQUAL(groups[0]["density"], 0.25);
-  REQUIRE_EQUAL(groups[0]["schedule"], "linear");
-  REQUIRE_EQUAL(groups[0]["drop"], 0.3);
-  REQUIRE_EQUAL(groups[0]["every"], 100);
-  REQUIRE_EQUAL(groups[0]["end"], 7500);
-  REQUIRE_EQUAL(groups[0]["allow_return"], true);
-  REQUIRE_EQUAL(groups[1]["method"], "static");
-  REQUIRE_EQUAL(textOf(read(textOf(rules))), textOf(rules));
-  REQUIRE_EQUAL(bsr_sparsity_needs_scores(rules.get()), 1);
-  REQUIRE_EQUAL(bsr_sparsity_needs_scores(read("{}").get()), 0);
-  REQUIRE_EQUAL(textOf(read("[]")), "[]");
+  ASSERT_EQ(groups[0]["method"], "rigl");
+  ASSERT_EQ(groups[0]["density"], 0.25);
+  ASSERT_EQ(groups[0]["schedule"], "linear");
+  ASSERT_EQ(groups[0]["drop"], 0.3);
+  ASSERT_EQ(groups[0]["every"], 100);
+  ASSERT_EQ(groups[0]["end"], 7500);
+  ASSERT_EQ(groups[0]["allow_return"], true);
+  ASSERT_EQ(groups[1]["method"], "static");
+  ASSERT_EQ(textOf(read(textOf(rules))), textOf(rules));
+  ASSERT_EQ(bsr_sparsity_needs_scores(rules.get()), 1);
+  ASSERT_EQ(bsr_sparsity_needs_scores(read("{}").get()), 0);
+  ASSERT_EQ(textOf(read("[]")), "[]");
 }
 
-CASE(sparsitySettings) {
+TEST(SparsityTest, Settings) {
   const char *settings = R"([{"every": 3}, {"update.freq": 4},
                              {"drop_fraction": {"init": 0.1}}])";
   Rules rules = read(R"([{"every": 2}, {"updates": 3}])", R"([{"updates": 0},
                              {"every": 3}, {"update.freq": 4},
                              {"drop_fraction": {"init": 0.1}}])");
   for (const Json &group : Json::parse(textOf(rules))) {
-    REQUIRE_EQUAL(group["every"], 4);
-    REQUIRE_EQUAL(group["updates"], 0);
-    REQUIRE_EQUAL(group["drop"], 0.1);
+    ASSERT_EQ(group["every"], 4);
+    ASSERT_EQ(group["updates"], 0);
+    ASSERT_EQ(group["drop"], 0.1);
   }
   // Values are looked at together when all are set.
   refuses(R"([{}, {"updates": 3}])",
@@ -157,7 +157,7 @@ CASE(sparsitySettings) {
           "[");
 }
 
-CASE(sparsityRefusesValues) {
+TEST(SparsityTest, RefusesValues) {
   auto value = [](const std::string &name, const std::string &given,
                   const std::string &sentence) {
     refuses("{\"" + name + "\": " + given + "}",
@@ -200,7 +200,7 @@ CASE(sparsityRefusesValues) {
   value("densities", "0.5", "a map to numbers from 0 to 1, but got '0.5'");
 }
 
-CASE(sparsityRefusesKeys) {
+TEST(SparsityTest, RefusesKeys) {
   refuses("{\"methd\": \"set\"}",
           "expected a configuration key (the nearest is 'sparsity.method'), "
           "but got 'sparsity.methd'");
@@ -221,7 +221,7 @@ CASE(sparsityRefusesKeys) {
                "byte 2");
 }
 
-CASE(sparsityRefusesTogether) {
+TEST(SparsityTest, RefusesTogether) {
   std::string start = "expected configuration key 'sparsity.";
   refuses(R"({"match": "("})",
           start + "match' to hold a regular expression, but got '('");
@@ -254,34 +254,37 @@ CASE(sparsityRefusesTogether) {
                   "none");
 }
 
-CASE(sparsityArguments) {
+TEST(SparsityTest, Arguments) {
   bsr_sparsity *rules = nullptr;
-  REQUIRE_FAILS(bsr_sparsity_create(nullptr, nullptr, &rules),
-                BSR_INVALID_ARGUMENT,
-                "expected argument 'description' to point somewhere, but got "
-                "null");
+  ASSERT_TRUE(
+      fails(bsr_sparsity_create(nullptr, nullptr, &rules), BSR_INVALID_ARGUMENT,
+            "expected argument 'description' to point somewhere, but got "
+            "null"));
   Rules any = read("{}");
   bsr_updates *made = nullptr;
-  REQUIRE_FAILS(bsr_updates_create(any.get(), -1, 0, nullptr, &made),
-                BSR_INVALID_ARGUMENT,
-                "expected steps and a count of at least 0, but got -1 and 0");
+  ASSERT_TRUE(
+      fails(bsr_updates_create(any.get(), -1, 0, nullptr, &made),
+            BSR_INVALID_ARGUMENT,
+            "expected steps and a count of at least 0, but got -1 and 0"));
   refusesPlan("{}", {{"w", 10, 10, 3, 1, 4, 0, 0, 0}},
               "expected weight 'w' to have slots, and sizes that its block "
               "divides, but got 4, 10x10 and 3x1");
   Updates updates = plan(any, 40, {square("w")});
   bsr_weight_rule rule;
-  REQUIRE_FAILS(bsr_updates_rule(updates.get(), 1, &rule), BSR_INVALID_ARGUMENT,
-                "expected the index of one of 1 weights, but got 1");
+  ASSERT_TRUE(fails(bsr_updates_rule(updates.get(), 1, &rule),
+                    BSR_INVALID_ARGUMENT,
+                    "expected the index of one of 1 weights, but got 1"));
   bsr_pattern_update due[2];
-  REQUIRE_FAILS(bsr_updates_due(updates.get(), 1, 2, due), BSR_INVALID_ARGUMENT,
-                "expected room for the 1 weights of these updates, but got 2");
+  ASSERT_TRUE(
+      fails(bsr_updates_due(updates.get(), 1, 2, due), BSR_INVALID_ARGUMENT,
+            "expected room for the 1 weights of these updates, but got 2"));
   bsr_sparsity_destroy(nullptr);
   bsr_updates_destroy(nullptr);
-  REQUIRE(!bsr_updates_create(any.get(), 0, 0, nullptr, &made));
+  ASSERT_FALSE(bsr_updates_create(any.get(), 0, 0, nullptr, &made));
   bsr_updates_destroy(made);
 }
 
-CASE(sparsityRefusesPlans) {
+TEST(SparsityTest, RefusesPlans) {
   std::vector<bsr_sparse_weight> two = {square("a"), square("b.c")};
   refusesPlan(R"([{"match": "d"}, {}])", two,
               "expected configuration key 'sparsity[0].match' to be the first "
@@ -327,7 +330,7 @@ CASE(sparsityRefusesPlans) {
               "density=0.6666666666666666\" in front of other marks");
 }
 
-CASE(sparsityRules) {
+TEST(SparsityTest, Rules) {
   // Densities of one expression, by erk, of a weight of another process, which
   // takes its share, and of one whose pattern stays, which takes none.
   std::vector<bsr_sparse_weight> weights = {
@@ -342,49 +345,47 @@ CASE(sparsityRules) {
                          40, weights);
   int64_t rows[] = {8, 16, 16}, cols[] = {8, 8, 16};
   double densities[3];
-  REQUIRE_OK(bsr_erk_densities(3, rows, cols, 0.25, densities));
-  REQUIRE_EQUAL(ruleOf(updates, 0).density, densities[0]);
-  REQUIRE_EQUAL(ruleOf(updates, 0).blocks,
-                bsr_density_blocks(densities[0], 64));
-  REQUIRE_EQUAL(ruleOf(updates, 1).blocks,
-                bsr_density_blocks(densities[1], 32));
-  REQUIRE_EQUAL(ruleOf(updates, 2).density, 0.125);
-  REQUIRE_EQUAL(ruleOf(updates, 2).blocks, 13);
-  REQUIRE_EQUAL(ruleOf(updates, 3).density, densities[2]);
-  REQUIRE_EQUAL(ruleOf(updates, 3).blocks, BSR_MOST_BLOCKS);
+  ASSERT_TRUE(succeeds(bsr_erk_densities(3, rows, cols, 0.25, densities)));
+  ASSERT_EQ(ruleOf(updates, 0).density, densities[0]);
+  ASSERT_EQ(ruleOf(updates, 0).blocks, bsr_density_blocks(densities[0], 64));
+  ASSERT_EQ(ruleOf(updates, 1).blocks, bsr_density_blocks(densities[1], 32));
+  ASSERT_EQ(ruleOf(updates, 2).density, 0.125);
+  ASSERT_EQ(ruleOf(updates, 2).blocks, 13);
+  ASSERT_EQ(ruleOf(updates, 3).density, densities[2]);
+  ASSERT_EQ(ruleOf(updates, 3).blocks, BSR_MOST_BLOCKS);
   bsr_weight_rule rule = ruleOf(updates, 0);
-  REQUIRE_EQUAL(std::string(rule.file), "p/a-{name}");
-  REQUIRE_EQUAL(int(rule.first), int(BSR_FIRST_FILE));
-  REQUIRE_EQUAL(int(rule.method), int(BSR_RIGL));
-  REQUIRE_EQUAL(int(rule.score), int(BSR_LINF));
-  REQUIRE_EQUAL(rule.has_updates, 1);
+  ASSERT_EQ(std::string(rule.file), "p/a-{name}");
+  ASSERT_EQ(int(rule.first), int(BSR_FIRST_FILE));
+  ASSERT_EQ(int(rule.method), int(BSR_RIGL));
+  ASSERT_EQ(int(rule.score), int(BSR_LINF));
+  ASSERT_EQ(rule.has_updates, 1);
   for (int64_t none : {4, 5}) {
-    REQUIRE_EQUAL(ruleOf(updates, none).group, -1);
-    REQUIRE_EQUAL(std::string(ruleOf(updates, none).file), "");
+    ASSERT_EQ(ruleOf(updates, none).group, -1);
+    ASSERT_EQ(std::string(ruleOf(updates, none).file), "");
   }
   auto due = dueOf(updates, 2, weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
     bool isDue = i < 4;
-    REQUIRE_EQUAL(int(due[i].method), int(isDue ? BSR_RIGL : BSR_STATIC));
-    REQUIRE_EQUAL(int(due[i].norm), int(isDue ? BSR_LINF : BSR_L1));
-    REQUIRE_EQUAL(due[i].allow_return, int32_t(isDue));
+    ASSERT_EQ(int(due[i].method), int(isDue ? BSR_RIGL : BSR_STATIC));
+    ASSERT_EQ(int(due[i].norm), int(isDue ? BSR_LINF : BSR_L1));
+    ASSERT_EQ(due[i].allow_return, int32_t(isDue));
   }
   // A file of dense weights has all of them.
   updates = plan(read(R"({"init": "largest", "file": "{name}"})"), 40, weights);
-  REQUIRE_EQUAL(std::string(ruleOf(updates, 0).file), "{name}");
-  REQUIRE_EQUAL(int(ruleOf(updates, 0).first), int(BSR_FIRST_LARGEST));
-  REQUIRE_EQUAL(ruleOf(updates, 0).blocks, BSR_MOST_BLOCKS);
-  REQUIRE_EQUAL(ruleOf(updates, 0).has_updates, 0);
+  ASSERT_EQ(std::string(ruleOf(updates, 0).file), "{name}");
+  ASSERT_EQ(int(ruleOf(updates, 0).first), int(BSR_FIRST_LARGEST));
+  ASSERT_EQ(ruleOf(updates, 0).blocks, BSR_MOST_BLOCKS);
+  ASSERT_EQ(ruleOf(updates, 0).has_updates, 0);
 
-  REQUIRE_EQUAL(bsr_density_blocks(0, 100), 1);
-  REQUIRE_EQUAL(bsr_density_blocks(0.124, 100), 12);
-  REQUIRE_EQUAL(bsr_density_blocks(0.125, 100), 13);
-  REQUIRE_EQUAL(bsr_density_blocks(1, 100), 100);
+  ASSERT_EQ(bsr_density_blocks(0, 100), 1);
+  ASSERT_EQ(bsr_density_blocks(0.124, 100), 12);
+  ASSERT_EQ(bsr_density_blocks(0.125, 100), 13);
+  ASSERT_EQ(bsr_density_blocks(1, 100), 100);
 }
 
 // A weight that is not trained begins by its rule, in its share of the density,
 // and has neither updates nor scores.
-CASE(sparsityFrozen) {
+TEST(SparsityTest, Frozen) {
   std::vector<bsr_sparse_weight> weights = {square("a"), square("b", 20)};
   const char *rigl = R"({"method": "rigl", "every": 2, "density": 0.2,
                          "distribution": "erk"})";
@@ -395,23 +396,23 @@ CASE(sparsityFrozen) {
   weights[1].has_scores = 0;
   weights[1].slots = 200;
   Updates updates = plan(read(rigl), 40, weights);
-  REQUIRE_EQUAL(ruleOf(updates, 0).density, density);
-  REQUIRE_EQUAL(ruleOf(updates, 1).group, 0);
-  REQUIRE_EQUAL(int(dueOf(updates, 2, 2)[0].method), int(BSR_RIGL));
-  REQUIRE_EQUAL(int(dueOf(updates, 2, 2)[1].method), int(BSR_STATIC));
+  ASSERT_EQ(ruleOf(updates, 0).density, density);
+  ASSERT_EQ(ruleOf(updates, 1).group, 0);
+  ASSERT_EQ(int(dueOf(updates, 2, 2)[0].method), int(BSR_RIGL));
+  ASSERT_EQ(int(dueOf(updates, 2, 2)[1].method), int(BSR_STATIC));
   updates = plan(read(gmp), 40, weights);
-  REQUIRE_EQUAL(ruleOf(updates, 1).blocks, 200);
-  REQUIRE_EQUAL(int(dueOf(updates, 2, 2)[1].method), int(BSR_STATIC));
+  ASSERT_EQ(ruleOf(updates, 1).blocks, 200);
+  ASSERT_EQ(int(dueOf(updates, 2, 2)[1].method), int(BSR_STATIC));
 }
 
 // Pruning whose steps are none is at its end, not at a quotient of zeros.
-CASE(sparsityNoLength) {
+TEST(SparsityTest, NoLength) {
   Updates updates = plan(read(R"({"method": "gmp", "density": 0.29,
     "initial_density": 0.4, "every": 10, "begin": 30})"),
                          40, {square("w")});
-  REQUIRE_EQUAL(int(dueOf(updates, 29, 1)[0].method), int(BSR_STATIC));
-  REQUIRE_EQUAL(dueOf(updates, 30, 1)[0].blocks, 29);
-  REQUIRE_EQUAL(int(dueOf(updates, 31, 1)[0].method), int(BSR_STATIC));
+  ASSERT_EQ(int(dueOf(updates, 29, 1)[0].method), int(BSR_STATIC));
+  ASSERT_EQ(dueOf(updates, 30, 1)[0].blocks, 29);
+  ASSERT_EQ(int(dueOf(updates, 31, 1)[0].method), int(BSR_STATIC));
 }
 
 namespace {
@@ -439,7 +440,7 @@ struct Definition {
 };
 } // namespace
 
-CASE(sparsityDue) {
+TEST(SparsityTest, Due) {
   Numbers numbers(17);
   auto below = [&](int64_t bound) {
     return int64_t(numbers.below(uint64_t(bound)));
@@ -477,7 +478,7 @@ CASE(sparsityDue) {
     std::set<int64_t> expected = rule.due(steps);
     for (int64_t s = 0; s <= steps; ++s) {
       bsr_pattern_update due = dueOf(updates, s, 1)[0];
-      REQUIRE_EQUAL(due.method != BSR_STATIC, expected.count(s) > 0);
+      ASSERT_EQ(due.method != BSR_STATIC, expected.count(s) > 0);
       if (due.method == BSR_STATIC)
         continue;
       double elapsed = double(s - rule.begin);
@@ -489,7 +490,7 @@ CASE(sparsityDue) {
                    : last * 529 + 0.5;
         // Where the sum is nearly whole, its last bit decides.
         if (std::fabs(blocks - std::round(blocks)) > 1e-9)
-          REQUIRE_EQUAL(due.blocks, int64_t(blocks));
+          ASSERT_EQ(due.blocks, int64_t(blocks));
         continue;
       }
       double whole = double(rule.end64) / 64 - double(rule.begin);
@@ -498,14 +499,14 @@ CASE(sparsityDue) {
                      : schedule == 1
                          ? 1 - t
                          : (1 + std::cos(3.14159265358979323846 * t)) / 2;
-      REQUIRE(std::fabs(due.drop - drop * share) < 1e-12);
+      ASSERT_LT(std::fabs(due.drop - drop * share), 1e-12);
     }
   }
 }
 
 // What sparse-train and the Python package computed, each by itself, before
 // both called this.
-CASE(sparsityAsBefore) {
+TEST(SparsityTest, AsBefore) {
   for (const char *line : sparsityTable) {
     Json row = Json::parse(line), rules = Json::array(), due = Json::array();
     std::vector<bsr_sparse_weight> weights;
@@ -536,7 +537,7 @@ CASE(sparsityAsBefore) {
       if (!entries.empty())
         due.push_back({s, entries});
     }
-    REQUIRE_EQUAL(rules, row["rules"]);
-    REQUIRE_EQUAL(due, row["due"]);
+    ASSERT_EQ(rules, row["rules"]);
+    ASSERT_EQ(due, row["due"]);
   }
 }

@@ -2,66 +2,65 @@
 //
 // Loading steps: what a manifest says, and everything that is refused.
 
-#include "Check.h"
+#include "Assertions.h"
 #include <cstring>
 #include <functional>
 
 using namespace check;
 
-CASE(step_manifest_is_what_the_queries_say) {
+TEST(StepTest, ManifestIsWhatTheQueriesSay) {
   Step step = loadFake();
-  REQUIRE_EQUAL(bsr_runtime_version(), uint32_t(BSR_RUNTIME_VERSION));
-  REQUIRE_EQUAL(Json::parse(bsr_step_manifest_text(step.get())),
-                fakeManifest());
-  REQUIRE_EQUAL(std::string(bsr_step_name(step.get())), "fake");
-  REQUIRE_EQUAL(std::string(bsr_step_target_cpu(step.get())), "any");
-  REQUIRE_EQUAL(bsr_step_num_buffers(step.get()), 13);
-  REQUIRE_EQUAL(bsr_step_num_patterns(step.get()), 1);
-  REQUIRE_EQUAL(bsr_step_num_products(step.get(), "spmm"), 1);
-  REQUIRE_EQUAL(bsr_step_num_products(step.get(), "sddmm"), 2);
-  REQUIRE_EQUAL(bsr_step_num_products(step.get(), "dense"), 0);
-  REQUIRE_EQUAL(bsr_step_num_left_dense(step.get()), 3);
+  ASSERT_EQ(bsr_runtime_version(), uint32_t(BSR_RUNTIME_VERSION));
+  ASSERT_EQ(Json::parse(bsr_step_manifest_text(step.get())), fakeManifest());
+  ASSERT_EQ(std::string(bsr_step_name(step.get())), "fake");
+  ASSERT_EQ(std::string(bsr_step_target_cpu(step.get())), "any");
+  ASSERT_EQ(bsr_step_num_buffers(step.get()), 13);
+  ASSERT_EQ(bsr_step_num_patterns(step.get()), 1);
+  ASSERT_EQ(bsr_step_num_products(step.get(), "spmm"), 1);
+  ASSERT_EQ(bsr_step_num_products(step.get(), "sddmm"), 2);
+  ASSERT_EQ(bsr_step_num_products(step.get(), "dense"), 0);
+  ASSERT_EQ(bsr_step_num_left_dense(step.get()), 3);
 
   bsr_buffer_info info;
-  REQUIRE_OK(bsr_step_buffer(step.get(), 1, &info));
-  REQUIRE_EQUAL(std::string(info.name), "state.m.w");
-  REQUIRE_EQUAL(std::string(info.role), "state");
-  REQUIRE_EQUAL(std::string(info.init), "zeros");
-  REQUIRE_EQUAL(info.rank, 3);
-  REQUIRE_EQUAL(info.shape[0], 6);
-  REQUIRE_EQUAL(info.shape[1], 2);
-  REQUIRE_EQUAL(info.shape[2], 3);
-  REQUIRE_EQUAL(info.elements, 36);
-  REQUIRE_EQUAL(info.bytes, 144);
-  REQUIRE_EQUAL(int(info.kind), int(BSR_VALUES));
-  REQUIRE_EQUAL(int(info.type), int(BSR_F32));
-  REQUIRE_EQUAL(info.carried, 1);
-  REQUIRE_EQUAL(info.pattern, 0);
-  REQUIRE_OK(bsr_step_buffer(step.get(), 5, &info));
-  REQUIRE_EQUAL(std::string(info.init), "");
-  REQUIRE_EQUAL(info.rank, 0);
-  REQUIRE_EQUAL(info.elements, 1);
-  REQUIRE_EQUAL(info.bytes, 4);
-  REQUIRE_EQUAL(info.carried, 0);
-  REQUIRE_EQUAL(info.pattern, -1);
+  ASSERT_TRUE(succeeds(bsr_step_buffer(step.get(), 1, &info)));
+  ASSERT_EQ(std::string(info.name), "state.m.w");
+  ASSERT_EQ(std::string(info.role), "state");
+  ASSERT_EQ(std::string(info.init), "zeros");
+  ASSERT_EQ(info.rank, 3);
+  ASSERT_EQ(info.shape[0], 6);
+  ASSERT_EQ(info.shape[1], 2);
+  ASSERT_EQ(info.shape[2], 3);
+  ASSERT_EQ(info.elements, 36);
+  ASSERT_EQ(info.bytes, 144);
+  ASSERT_EQ(int(info.kind), int(BSR_VALUES));
+  ASSERT_EQ(int(info.type), int(BSR_F32));
+  ASSERT_EQ(info.carried, 1);
+  ASSERT_EQ(info.pattern, 0);
+  ASSERT_TRUE(succeeds(bsr_step_buffer(step.get(), 5, &info)));
+  ASSERT_EQ(std::string(info.init), "");
+  ASSERT_EQ(info.rank, 0);
+  ASSERT_EQ(info.elements, 1);
+  ASSERT_EQ(info.bytes, 4);
+  ASSERT_EQ(info.carried, 0);
+  ASSERT_EQ(info.pattern, -1);
 
   bsr_pattern_info pattern;
-  REQUIRE_OK(bsr_step_pattern(step.get(), 0, &pattern));
-  REQUIRE_EQUAL(std::string(pattern.name), "state.p.w");
-  REQUIRE_EQUAL(pattern.rows, 8);
-  REQUIRE_EQUAL(pattern.cols, 12);
-  REQUIRE_EQUAL(pattern.block_rows, 2);
-  REQUIRE_EQUAL(pattern.block_cols, 3);
-  REQUIRE_EQUAL(pattern.slots, 6);
-  REQUIRE_EQUAL(pattern.density, 0.375);
-  REQUIRE_EQUAL(pattern.is_static, 0);
-  REQUIRE_EQUAL(pattern.weight, 0);
+  ASSERT_TRUE(succeeds(bsr_step_pattern(step.get(), 0, &pattern)));
+  ASSERT_EQ(std::string(pattern.name), "state.p.w");
+  ASSERT_EQ(pattern.rows, 8);
+  ASSERT_EQ(pattern.cols, 12);
+  ASSERT_EQ(pattern.block_rows, 2);
+  ASSERT_EQ(pattern.block_cols, 3);
+  ASSERT_EQ(pattern.slots, 6);
+  ASSERT_EQ(pattern.density, 0.375);
+  ASSERT_EQ(pattern.is_static, 0);
+  ASSERT_EQ(pattern.weight, 0);
 
-  REQUIRE_EQUAL(bsr_step_find_buffer(step.get(), BSR_VALUES, "state.p.w"), 0);
-  REQUIRE_EQUAL(bsr_step_find_buffer(step.get(), BSR_SLOT_T, "state.p.w"), 11);
-  REQUIRE_EQUAL(bsr_step_find_buffer(step.get(), BSR_DENSE, "state.p.w"), -1);
-  REQUIRE_EQUAL(bsr_step_find_role(step.get(), "loss"), 12);
-  REQUIRE_EQUAL(bsr_step_find_role(step.get(), "batch"), -1);
+  ASSERT_EQ(bsr_step_find_buffer(step.get(), BSR_VALUES, "state.p.w"), 0);
+  ASSERT_EQ(bsr_step_find_buffer(step.get(), BSR_SLOT_T, "state.p.w"), 11);
+  ASSERT_EQ(bsr_step_find_buffer(step.get(), BSR_DENSE, "state.p.w"), -1);
+  ASSERT_EQ(bsr_step_find_role(step.get(), "loss"), 12);
+  ASSERT_EQ(bsr_step_find_role(step.get(), "batch"), -1);
 }
 
 /// The fake step with its timers.
@@ -80,136 +79,143 @@ static Step loadTimed() {
   return load(manifest);
 }
 
-CASE(step_keeps_its_last_laps) {
+TEST(StepTest, KeepsItsLastLaps) {
   Step step = loadTimed();
   Session session = start(step);
   int64_t before, count;
-  REQUIRE_OK(bsr_step_read_laps(step.get(), 0, nullptr, 0, &before));
-  REQUIRE_OK(bsr_session_run(session.get()));
+  ASSERT_TRUE(succeeds(bsr_step_read_laps(step.get(), 0, nullptr, 0, &before)));
+  ASSERT_TRUE(succeeds(bsr_session_run(session.get())));
   bsr_lap laps[4] = {{7, 7}, {7, 7}, {7, 7}, {7, 7}};
-  REQUIRE_OK(bsr_step_read_laps(step.get(), before, laps, 4, &count));
-  REQUIRE_EQUAL(count, before + 2);
+  ASSERT_TRUE(
+      succeeds(bsr_step_read_laps(step.get(), before, laps, 4, &count)));
+  ASSERT_EQ(count, before + 2);
   for (int64_t i = 0; i < 2; ++i) {
-    REQUIRE_EQUAL(laps[i].timer, i);
-    REQUIRE_EQUAL(laps[i].ended, (before + i + 1) * 10);
+    ASSERT_EQ(laps[i].timer, i);
+    ASSERT_EQ(laps[i].ended, (before + i + 1) * 10);
   }
-  REQUIRE_EQUAL(laps[2].timer, int64_t(7));
+  ASSERT_EQ(laps[2].timer, int64_t(7));
   // The room is used again and again.
   for (int64_t i = 0; i < BSR_STEP_LAPS / 2; ++i)
-    REQUIRE_OK(bsr_session_run(session.get()));
-  REQUIRE_OK(bsr_step_read_laps(step.get(), 0, nullptr, 0, &count));
-  REQUIRE_OK(bsr_step_read_laps(step.get(), count - 2, laps, 1, &count));
-  REQUIRE_EQUAL(laps[0].timer, int64_t(0));
-  REQUIRE_EQUAL(laps[0].ended, (count - 1) * 10);
-  REQUIRE_FAILS(bsr_step_read_laps(step.get(), before, laps, 4, &count),
-                BSR_INVALID_ARGUMENT,
-                "expected one of the last 65536 of " + std::to_string(count) +
-                    " laps, but got " + std::to_string(before));
+    ASSERT_TRUE(succeeds(bsr_session_run(session.get())));
+  ASSERT_TRUE(succeeds(bsr_step_read_laps(step.get(), 0, nullptr, 0, &count)));
+  ASSERT_TRUE(
+      succeeds(bsr_step_read_laps(step.get(), count - 2, laps, 1, &count)));
+  ASSERT_EQ(laps[0].timer, int64_t(0));
+  ASSERT_EQ(laps[0].ended, (count - 1) * 10);
+  ASSERT_TRUE(fails(bsr_step_read_laps(step.get(), before, laps, 4, &count),
+                    BSR_INVALID_ARGUMENT,
+                    "expected one of the last 65536 of " +
+                        std::to_string(count) + " laps, but got " +
+                        std::to_string(before)));
   Step plain = loadFake();
-  REQUIRE_FAILS(bsr_step_read_laps(plain.get(), 0, laps, 4, &count),
-                BSR_INVALID_ARGUMENT,
-                "expected a step for processors that was compiled with "
-                "--timers, but got 'fake'");
+  ASSERT_TRUE(fails(bsr_step_read_laps(plain.get(), 0, laps, 4, &count),
+                    BSR_INVALID_ARGUMENT,
+                    "expected a step for processors that was compiled with "
+                    "--timers, but got 'fake'"));
 }
 
-CASE(step_timers_are_what_the_step_measured) {
+TEST(StepTest, TimersAreWhatTheStepMeasured) {
   bsr_timer_info info;
   Step plain = loadFake();
-  REQUIRE_EQUAL(bsr_step_num_timers(plain.get()), 0);
+  ASSERT_EQ(bsr_step_num_timers(plain.get()), 0);
   bsr_step_reset_timers(plain.get());
-  REQUIRE_FAILS(bsr_step_timer(plain.get(), 0, &info), BSR_INVALID_ARGUMENT,
-                "expected the index of one of 0 timers, but got 0");
+  ASSERT_TRUE(fails(bsr_step_timer(plain.get(), 0, &info), BSR_INVALID_ARGUMENT,
+                    "expected the index of one of 0 timers, but got 0"));
 
   Step step = loadTimed();
-  REQUIRE_EQUAL(bsr_step_num_timers(step.get()), 2);
+  ASSERT_EQ(bsr_step_num_timers(step.get()), 2);
   Session session = start(step);
   bsr_step_reset_timers(step.get());
   for (int run = 1; run <= 2; ++run) {
-    REQUIRE_OK(bsr_session_run(session.get()));
-    REQUIRE_OK(bsr_step_timer(step.get(), 1, &info));
-    REQUIRE_EQUAL(info.nanoseconds, 2000 * run);
-    REQUIRE_EQUAL(info.launches, 2 * run);
+    ASSERT_TRUE(succeeds(bsr_session_run(session.get())));
+    ASSERT_TRUE(succeeds(bsr_step_timer(step.get(), 1, &info)));
+    ASSERT_EQ(info.nanoseconds, 2000 * run);
+    ASSERT_EQ(info.launches, 2 * run);
   }
-  REQUIRE_EQUAL(std::string(info.kernel), "sgd");
-  REQUIRE_EQUAL(std::string(info.kind), "elementwise");
-  REQUIRE_EQUAL(std::string(info.operands), "6x2x3xf32");
-  REQUIRE_EQUAL(info.flops, 72);
-  REQUIRE_EQUAL(info.bytes, 144);
-  REQUIRE_OK(bsr_step_timer(step.get(), 0, &info));
-  REQUIRE_EQUAL(info.nanoseconds, 2000);
-  REQUIRE_EQUAL(info.launches, 2);
+  ASSERT_EQ(std::string(info.kernel), "sgd");
+  ASSERT_EQ(std::string(info.kind), "elementwise");
+  ASSERT_EQ(std::string(info.operands), "6x2x3xf32");
+  ASSERT_EQ(info.flops, 72);
+  ASSERT_EQ(info.bytes, 144);
+  ASSERT_TRUE(succeeds(bsr_step_timer(step.get(), 0, &info)));
+  ASSERT_EQ(info.nanoseconds, 2000);
+  ASSERT_EQ(info.launches, 2);
   bsr_step_reset_timers(step.get());
-  REQUIRE_OK(bsr_step_timer(step.get(), 1, &info));
-  REQUIRE_EQUAL(info.nanoseconds, 0);
-  REQUIRE_EQUAL(info.launches, 0);
-  REQUIRE_FAILS(bsr_step_timer(step.get(), 2, &info), BSR_INVALID_ARGUMENT,
-                "expected the index of one of 2 timers, but got 2");
+  ASSERT_TRUE(succeeds(bsr_step_timer(step.get(), 1, &info)));
+  ASSERT_EQ(info.nanoseconds, 0);
+  ASSERT_EQ(info.launches, 0);
+  ASSERT_TRUE(fails(bsr_step_timer(step.get(), 2, &info), BSR_INVALID_ARGUMENT,
+                    "expected the index of one of 2 timers, but got 2"));
 }
 
-CASE(step_names_types_and_kinds) {
+TEST(StepTest, NamesTypesAndKinds) {
   const char *types[] = {"f16", "bf16", "f32", "f64",  "i1",  "i8",
                          "i32", "i64",  "ui8", "ui32", "ui64"};
   int64_t bytes[] = {2, 2, 4, 8, 1, 1, 4, 8, 1, 4, 8};
   for (int i = 0; i < 11; ++i) {
-    REQUIRE_EQUAL(std::string(bsr_type_name(bsr_type(i))), types[i]);
-    REQUIRE_EQUAL(bsr_type_bytes(bsr_type(i)), bytes[i]);
+    ASSERT_EQ(std::string(bsr_type_name(bsr_type(i))), types[i]);
+    ASSERT_EQ(bsr_type_bytes(bsr_type(i)), bytes[i]);
   }
   const char *kinds[] = {"dense",   "values",  "row_ptr", "col_idx", "slot",
                          "col_ptr", "row_idx", "slot_t",  "output",  "scores"};
   for (int i = 0; i < 10; ++i)
-    REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(i))), kinds[i]);
-  REQUIRE_EQUAL(std::string(bsr_type_name(bsr_type(11))), "");
-  REQUIRE_EQUAL(bsr_type_bytes(bsr_type(11)), 0);
-  REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(10))), "");
+    ASSERT_EQ(std::string(bsr_kind_name(bsr_kind(i))), kinds[i]);
+  ASSERT_EQ(std::string(bsr_type_name(bsr_type(11))), "");
+  ASSERT_EQ(bsr_type_bytes(bsr_type(11)), 0);
+  ASSERT_EQ(std::string(bsr_kind_name(bsr_kind(10))), "");
 }
 
-CASE(step_refuses_null_and_indices_out_of_range) {
+TEST(StepTest, RefusesNullAndIndicesOutOfRange) {
   Step step = loadFake();
   bsr_step *loaded;
   bsr_buffer_info info;
   bsr_pattern_info pattern;
-  REQUIRE_FAILS(bsr_step_load(nullptr, &loaded), BSR_INVALID_ARGUMENT,
-                "expected argument 'path' to point somewhere, but got null");
-  REQUIRE_FAILS(bsr_step_load("x", nullptr), BSR_INVALID_ARGUMENT,
-                "expected argument 'step' to point somewhere, but got null");
-  REQUIRE_FAILS(bsr_step_buffer(step.get(), 0, nullptr), BSR_INVALID_ARGUMENT,
-                "expected argument 'info' to point somewhere, but got null");
-  REQUIRE_FAILS(bsr_step_buffer(step.get(), 13, &info), BSR_INVALID_ARGUMENT,
-                "expected the index of one of 13 buffers, but got 13");
-  REQUIRE_FAILS(bsr_step_pattern(step.get(), -1, &pattern),
-                BSR_INVALID_ARGUMENT,
-                "expected the index of one of 1 patterns, but got -1");
+  ASSERT_TRUE(
+      fails(bsr_step_load(nullptr, &loaded), BSR_INVALID_ARGUMENT,
+            "expected argument 'path' to point somewhere, but got null"));
+  ASSERT_TRUE(
+      fails(bsr_step_load("x", nullptr), BSR_INVALID_ARGUMENT,
+            "expected argument 'step' to point somewhere, but got null"));
+  ASSERT_TRUE(
+      fails(bsr_step_buffer(step.get(), 0, nullptr), BSR_INVALID_ARGUMENT,
+            "expected argument 'info' to point somewhere, but got null"));
+  ASSERT_TRUE(fails(bsr_step_buffer(step.get(), 13, &info),
+                    BSR_INVALID_ARGUMENT,
+                    "expected the index of one of 13 buffers, but got 13"));
+  ASSERT_TRUE(fails(bsr_step_pattern(step.get(), -1, &pattern),
+                    BSR_INVALID_ARGUMENT,
+                    "expected the index of one of 1 patterns, but got -1"));
   bsr_step_unload(nullptr);
 }
 
-CASE(step_of_null_has_nothing) {
+TEST(StepTest, OfNullHasNothing) {
   for (const char *text :
        {bsr_step_manifest_text(nullptr), bsr_step_name(nullptr),
         bsr_step_target_cpu(nullptr)})
-    REQUIRE_EQUAL(std::string(text), "");
+    ASSERT_EQ(std::string(text), "");
   for (int64_t number :
        {bsr_step_num_buffers(nullptr), bsr_step_num_patterns(nullptr),
         bsr_step_num_products(nullptr, "spmm"),
         bsr_step_num_left_dense(nullptr), bsr_step_num_timers(nullptr)})
-    REQUIRE_EQUAL(number, 0);
+    ASSERT_EQ(number, 0);
   Step step = loadFake();
-  REQUIRE_EQUAL(bsr_step_num_products(step.get(), nullptr), 0);
+  ASSERT_EQ(bsr_step_num_products(step.get(), nullptr), 0);
   for (int64_t index : {bsr_step_find_buffer(nullptr, BSR_DENSE, "lr"),
                         bsr_step_find_buffer(step.get(), BSR_DENSE, nullptr),
                         bsr_step_find_role(nullptr, "lr"),
                         bsr_step_find_role(step.get(), nullptr)})
-    REQUIRE_EQUAL(index, -1);
+    ASSERT_EQ(index, -1);
   bsr_step_reset_timers(nullptr);
 }
 
 static void refuses(const std::string &path, bsr_status status,
                     const std::string &sentence) {
   bsr_step *step = nullptr;
-  REQUIRE_FAILS(bsr_step_load(path.c_str(), &step), status, sentence);
-  REQUIRE(!step);
+  ASSERT_TRUE(fails(bsr_step_load(path.c_str(), &step), status, sentence));
+  ASSERT_FALSE(step);
 }
 
-CASE(step_refuses_files_that_are_no_library) {
+TEST(StepTest, RefusesFilesThatAreNoLibrary) {
   Folder folder;
   std::string path = folder.file("step.so");
   refuses(path, BSR_IO_ERROR,
@@ -231,14 +237,14 @@ CASE(step_refuses_files_that_are_no_library) {
   foreign[18] = 99;
   writeFile(path, foreign);
   bsr_step *step = nullptr;
-  REQUIRE_EQUAL(int(bsr_step_load(path.c_str(), &step)), int(BSR_INVALID_STEP));
-  REQUIRE_EQUAL(
+  ASSERT_EQ(int(bsr_step_load(path.c_str(), &step)), int(BSR_INVALID_STEP));
+  ASSERT_EQ(
       std::string(bsr_last_error())
           .rfind("expected a library that loads, but got '" + path + ":", 0),
       0u);
 }
 
-CASE(step_refuses_every_truncated_library) {
+TEST(StepTest, RefusesEveryTruncatedLibrary) {
   Folder folder;
   std::string path = folder.file("step.so");
   const std::string &whole = fakeStep();
@@ -247,16 +253,15 @@ CASE(step_refuses_every_truncated_library) {
        size += size < 600 || size + 2000 > whole.size() ? 1 : 509) {
     writeFile(path, whole.substr(0, size));
     bsr_step *step = nullptr;
-    REQUIRE_EQUAL(int(bsr_step_load(path.c_str(), &step)),
-                  int(BSR_INVALID_STEP));
+    ASSERT_EQ(int(bsr_step_load(path.c_str(), &step)), int(BSR_INVALID_STEP));
   }
-  REQUIRE_EQUAL(std::string(bsr_last_error()),
-                "expected the library '" + path + "' to have " +
-                    std::to_string(whole.size()) + " bytes, but got " +
-                    std::to_string(whole.size() - 1));
+  ASSERT_EQ(std::string(bsr_last_error()),
+            "expected the library '" + path + "' to have " +
+                std::to_string(whole.size()) + " bytes, but got " +
+                std::to_string(whole.size() - 1));
 }
 
-CASE(step_refuses_another_interface_version) {
+TEST(StepTest, RefusesAnotherInterfaceVersion) {
   for (std::string version : {"0", "2"}) {
     std::string path = fakePath("_abi_" + version);
     refuses(path, BSR_INVALID_STEP,
@@ -265,7 +270,7 @@ CASE(step_refuses_another_interface_version) {
   }
 }
 
-CASE(step_refuses_another_context) {
+TEST(StepTest, RefusesAnotherContext) {
   std::pair<const char *, const char *> others[] = {
       {"_version", "expected a context of version 2 for step 'fake', "
                    "but got one of version 1"},
@@ -273,18 +278,19 @@ CASE(step_refuses_another_context) {
       {"_status", "expected a status from 0 to 2 of step 'fake', but got 9"}};
   for (auto [name, sentence] : others) {
     bsr_step *loaded = nullptr;
-    REQUIRE_OK(bsr_step_load(fakePath(name).c_str(), &loaded));
+    ASSERT_TRUE(succeeds(bsr_step_load(fakePath(name).c_str(), &loaded)));
     Step step(loaded, bsr_step_unload);
     Session session = start(step);
     std::string before = contentsOf(session, step);
-    REQUIRE_FAILS(bsr_session_run(session.get()), BSR_INVALID_STEP, sentence);
-    REQUIRE_EQUAL(countersOf(session).steps, 0);
+    ASSERT_TRUE(
+        fails(bsr_session_run(session.get()), BSR_INVALID_STEP, sentence));
+    ASSERT_EQ(countersOf(session).steps, 0);
     if (name != others[2].first)
-      REQUIRE(contentsOf(session, step) == before);
+      ASSERT_TRUE(contentsOf(session, step) == before);
   }
 }
 
-CASE(step_refuses_a_missing_symbol) {
+TEST(StepTest, RefusesAMissingSymbol) {
   for (const char *symbol :
        {"bsr_step_abi_version", "bsr_step_manifest", "bsr_step_run"}) {
     Folder folder;
@@ -309,7 +315,7 @@ static void refusesManifest(const std::string &text, std::string sentence) {
   refuses(path, BSR_INVALID_STEP, sentence);
 }
 
-CASE(step_refuses_malformed_manifests) {
+TEST(StepTest, RefusesMalformedManifests) {
   std::string whole = fakeManifest().dump();
   refusesManifest("", "expected @ to be JSON, but got an error at byte 1");
   refusesManifest("[]", "expected @ to be an object, but got []");
@@ -324,7 +330,7 @@ CASE(step_refuses_malformed_manifests) {
                         std::to_string(size + 1));
 }
 
-CASE(step_refuses_wrong_manifests) {
+TEST(StepTest, RefusesWrongManifests) {
   // A place in the manifest, what is put there (nothing: it is taken away), and
   // the sentence.
   struct {
@@ -552,7 +558,7 @@ CASE(step_refuses_wrong_manifests) {
   }
 }
 
-CASE(step_refuses_wrong_launches) {
+TEST(StepTest, RefusesWrongLaunches) {
   const Json launch = {{"kernel", "add"},
                        {"when", "step"},
                        {"grid", {1, 1, 1}},
@@ -619,7 +625,7 @@ CASE(step_refuses_wrong_launches) {
                   "chip and launches, or left out, but got []");
 }
 
-CASE(step_refuses_index_buffers_that_no_pattern_names) {
+TEST(StepTest, RefusesIndexBuffersThatNoPatternNames) {
   Json manifest = fakeManifest();
   Json second = manifest["buffers"][8];
   second["name"] = "other";
@@ -629,7 +635,7 @@ CASE(step_refuses_index_buffers_that_no_pattern_names) {
                   "is buffer 13, but got 0");
 }
 
-CASE(step_refuses_wrong_scores) {
+TEST(StepTest, RefusesWrongScores) {
   const Json whole = makeManifest(
       {{8, 12, 2, 3, 6, "f32", 0.5, true}, {8, 12, 2, 3, 6, "f32", 0.5, true}});
   load(whole);
@@ -694,7 +700,7 @@ CASE(step_refuses_wrong_scores) {
               "', but got none");
 }
 
-CASE(step_refuses_wrong_static_patterns) {
+TEST(StepTest, RefusesWrongStaticPatterns) {
   // What replaces members of a pattern of 4 x 4 blocks that is right, and the
   // sentence.
   struct {
@@ -736,7 +742,7 @@ CASE(step_refuses_wrong_static_patterns) {
   }
 }
 
-CASE(step_refuses_a_processor_without_what_it_needs) {
+TEST(StepTest, RefusesAProcessorWithoutWhatItNeeds) {
   Json manifest = fakeManifest();
   manifest["target_cpu"] = "future";
   manifest["target_features"] = {"sse3", "avx9000", "avx9001"};
@@ -750,21 +756,21 @@ CASE(step_refuses_a_processor_without_what_it_needs) {
   load(manifest);
 }
 
-CASE(step_refuses_patterns_of_one_name) {
+TEST(StepTest, RefusesPatternsOfOneName) {
   Json manifest = makeManifest({{8, 8, 2, 2, 4}, {8, 8, 2, 2, 4}});
   manifest["patterns"][1]["name"] = "w0";
   refusesManifest(manifest.dump(), "expected @ to name its patterns "
                                    "differently, but got 'w0' twice");
 }
 
-CASE(step_keeps_optional_entries_empty) {
+TEST(StepTest, KeepsOptionalEntriesEmpty) {
   Json manifest = fakeManifest();
   manifest["buffers"][2].erase("role");
   manifest["buffers"][2]["shape"] = {0, 5};
   Step step = load(manifest);
   bsr_buffer_info info;
-  REQUIRE_OK(bsr_step_buffer(step.get(), 2, &info));
-  REQUIRE_EQUAL(std::string(info.role), "");
-  REQUIRE_EQUAL(info.elements, 0);
-  REQUIRE_EQUAL(info.bytes, 0);
+  ASSERT_TRUE(succeeds(bsr_step_buffer(step.get(), 2, &info)));
+  ASSERT_EQ(std::string(info.role), "");
+  ASSERT_EQ(info.elements, 0);
+  ASSERT_EQ(info.bytes, 0);
 }

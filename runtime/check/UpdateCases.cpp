@@ -2,7 +2,7 @@
 //
 // Prune and regrow, against the definition taken literally.
 
-#include "Check.h"
+#include "Assertions.h"
 #include "Definition.h"
 #include "support/Hash.h"
 #include <algorithm>
@@ -43,14 +43,14 @@ static float *scoresOf(const Session &session, const Step &step,
       session, bsr_step_find_buffer(step.get(), BSR_SCORES, name.c_str()));
 }
 
-CASE(update_is_the_definition_on_random_patterns) {
+TEST(UpdateTest, IsTheDefinitionOnRandomPatterns) {
   compareRandomUpdates(250,
                        [](const std::vector<Matrix> &matrices, uint64_t seed) {
                          return start(load(makeManifest(matrices)), seed);
                        });
 }
 
-CASE(update_of_every_block_size) {
+TEST(UpdateTest, OfEveryBlockSize) {
   Numbers numbers(2);
   for (int64_t blockRows : {1, 4, 8, 16, 24, 32, 64})
     for (int64_t blockCols : {1, 4, 16, 48, 64}) {
@@ -58,7 +58,7 @@ CASE(update_of_every_block_size) {
           {9 * blockRows, 7 * blockCols, blockRows, blockCols, 21}};
       Step step = load(makeManifest(matrices));
       Session session = start(step);
-      REQUIRE_OK(bsr_session_initialize(session.get()));
+      ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
       fillSmall(session, matrices[0], 0, numbers);
       Compared compared(session, matrices);
       compared.update({setOf(0.3)});
@@ -68,35 +68,35 @@ CASE(update_of_every_block_size) {
     }
 }
 
-CASE(update_is_the_same_everywhere) {
+TEST(UpdateTest, IsTheSameEverywhere) {
   // All norms are equal: the first three blocks go.
   Step step = loadFake();
   Session session = start(step, 42);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
-  REQUIRE_OK(initBuffer(session, 0, "ones"));
-  REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
+  ASSERT_TRUE(succeeds(initBuffer(session, 0, "ones")));
+  ASSERT_TRUE(succeeds(updatePatterns(session, 0.5, nullptr)));
   std::ostringstream blocks;
   Matrix matrix = {8, 12, 2, 3, 6};
   for (auto &[place, slot] : Blocks(session, matrix, 0).slots)
     blocks << place.first << place.second << " ";
-  REQUIRE_EQUAL(blocks.str(), "02 03 10 13 22 33 ");
+  ASSERT_EQ(blocks.str(), "02 03 10 13 22 33 ");
 }
 
-CASE(update_does_not_depend_on_threads) {
+TEST(UpdateTest, DoesNotDependOnThreads) {
   std::vector<Matrix> matrices;
   for (int i = 0; i < 12; ++i)
     matrices.push_back({16 * (i + 2), 16 * (14 - i), 2, 2, 40 + 10 * i, "f32",
                         0.5, i % 2 == 0});
   Step step = load(makeManifest(matrices));
   Session session = start(step, 7);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   Numbers numbers(8);
   Rules rules;
   for (size_t i = 0; i < matrices.size(); ++i)
     rules.push_back({i % 2 ? BSR_SET : BSR_RIGL, BSR_L1, 0.4, 0, i % 3 == 0});
   Compared compared(session, matrices);
   for (int update = 0; update < 3; ++update) {
-    REQUIRE_OK(bsr_session_run_scores(session.get()));
+    ASSERT_TRUE(succeeds(bsr_session_run_scores(session.get())));
     for (size_t i = 0; i < matrices.size(); i += 2)
       fillScores(session, int64_t(i), numbers);
     compared.update(rules);
@@ -106,43 +106,47 @@ CASE(update_does_not_depend_on_threads) {
     for (auto &[place, slot] : Blocks(session, matrices[i], int64_t(i)).slots)
       blocks << place.first << "," << place.second << "," << slot << " ";
   std::string text = blocks.str();
-  REQUIRE_EQUAL(bsr::xxh64(text), 6674711057174564922u);
+  ASSERT_EQ(bsr::xxh64(text), 6674711057174564922u);
 }
 
-CASE(update_by_scores_needs_those_of_the_last_run) {
+TEST(UpdateTest, ByScoresNeedsThoseOfTheLastRun) {
   const std::string needsRun =
       "expected an update by scores right after a run with scores, but got a "
       "plain run, a restore, a load or another update since for pattern 'w0'";
   std::vector<Matrix> matrices = {{8, 8, 2, 2, 8, "f32", 0.5, true}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0};
   auto update = [&] { return bsr_session_update(session.get(), &rigl, 1); };
-  auto run = [&] { REQUIRE_OK(bsr_session_run_scores(session.get())); };
-  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+  auto run = [&] {
+    ASSERT_TRUE(succeeds(bsr_session_run_scores(session.get())));
+  };
+  ASSERT_TRUE(fails(update(), BSR_INVALID_ARGUMENT, needsRun));
 
   // The scores lie in the arena, behind what the run writes.
   run();
   float *scores = scoresOf(session, step, 0);
   int32_t *arena = reinterpret_cast<int32_t *>(scores) - 16;
-  REQUIRE_EQUAL(*arena, 1);
-  REQUIRE_EQUAL(countersOf(session).steps, 1);
-  REQUIRE_OK(update());
-  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+  ASSERT_EQ(*arena, 1);
+  ASSERT_EQ(countersOf(session).steps, 1);
+  ASSERT_TRUE(succeeds(update()));
+  ASSERT_TRUE(fails(update(), BSR_INVALID_ARGUMENT, needsRun));
   run();
-  REQUIRE_EQUAL(*arena, 2);
-  REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, 5));
-  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
-  REQUIRE_OK(bsr_session_snapshot(session.get()));
+  ASSERT_EQ(*arena, 2);
+  ASSERT_TRUE(succeeds(bsr_session_make_pattern(session.get(), 0, 5)));
+  ASSERT_TRUE(fails(update(), BSR_INVALID_ARGUMENT, needsRun));
+  ASSERT_TRUE(succeeds(bsr_session_snapshot(session.get())));
   run();
-  REQUIRE_OK(bsr_session_restore(session.get()));
-  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+  ASSERT_TRUE(succeeds(bsr_session_restore(session.get())));
+  ASSERT_TRUE(fails(update(), BSR_INVALID_ARGUMENT, needsRun));
   Folder folder;
-  REQUIRE_OK(bsr_session_save(session.get(), folder.file("c").c_str(), ""));
+  ASSERT_TRUE(
+      succeeds(bsr_session_save(session.get(), folder.file("c").c_str(), "")));
   run();
-  REQUIRE_OK(bsr_session_load(session.get(), folder.file("c").c_str()));
-  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+  ASSERT_TRUE(
+      succeeds(bsr_session_load(session.get(), folder.file("c").c_str())));
+  ASSERT_TRUE(fails(update(), BSR_INVALID_ARGUMENT, needsRun));
 
   // A plain run, of a step that has scores as well.
   Json manifest = fakeManifest();
@@ -157,62 +161,66 @@ CASE(update_by_scores_needs_those_of_the_last_run) {
                                  {"arena_offset", 128}});
   Step other = load(manifest);
   Session both = start(other);
-  REQUIRE_OK(bsr_session_initialize(both.get()));
-  REQUIRE_OK(bsr_session_run_scores(both.get()));
-  REQUIRE_OK(bsr_session_run(both.get()));
-  REQUIRE_EQUAL(int(bsr_session_update(both.get(), &rigl, 1)),
-                int(BSR_INVALID_ARGUMENT));
-  REQUIRE_OK(bsr_session_run_scores(both.get()));
-  REQUIRE_OK(bsr_session_update(both.get(), &rigl, 1));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(both.get())));
+  ASSERT_TRUE(succeeds(bsr_session_run_scores(both.get())));
+  ASSERT_TRUE(succeeds(bsr_session_run(both.get())));
+  ASSERT_EQ(int(bsr_session_update(both.get(), &rigl, 1)),
+            int(BSR_INVALID_ARGUMENT));
+  ASSERT_TRUE(succeeds(bsr_session_run_scores(both.get())));
+  ASSERT_TRUE(succeeds(bsr_session_update(both.get(), &rigl, 1)));
 }
 
-CASE(update_by_scores_needs_a_step_with_scores) {
+TEST(UpdateTest, ByScoresNeedsAStepWithScores) {
   Step step = loadFake();
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
-  REQUIRE_FAILS(bsr_session_run_scores(session.get()), BSR_INVALID_ARGUMENT,
-                "expected a step that was compiled with scores of blocks, but "
-                "got 'fake', whose manifest has no score_norm");
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
+  ASSERT_TRUE(
+      fails(bsr_session_run_scores(session.get()), BSR_INVALID_ARGUMENT,
+            "expected a step that was compiled with scores of blocks, but "
+            "got 'fake', whose manifest has no score_norm"));
   bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0};
-  REQUIRE_FAILS(bsr_session_update(session.get(), &rigl, 1),
-                BSR_INVALID_ARGUMENT,
-                "expected a step that was compiled with scores of blocks, but "
-                "got one without for pattern 'state.p.w'");
+  ASSERT_TRUE(
+      fails(bsr_session_update(session.get(), &rigl, 1), BSR_INVALID_ARGUMENT,
+            "expected a step that was compiled with scores of blocks, but "
+            "got one without for pattern 'state.p.w'"));
 }
 
-CASE(update_refuses_nan_scores_that_count) {
+TEST(UpdateTest, RefusesNaNScoresThatCount) {
   std::vector<Matrix> matrices = {{8, 8, 2, 2, 4, "f32", 0.5, true}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
   int32_t rowPtr[] = {0, 1, 1, 3, 4}, colIdx[] = {2, 0, 3, 1};
   bsr_pattern_view view = {4,       rowPtr,  colIdx, nullptr,
                            nullptr, nullptr, nullptr};
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
-  REQUIRE_OK(bsr_session_run_scores(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
+  ASSERT_TRUE(succeeds(bsr_session_run_scores(session.get())));
   float *scores = scoresOf(session, step, 0);
   scores[13] = std::nanf(""); // of the stored block (3, 1)
   std::string before = contentsOf(session, step);
   bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.25, 0, 1};
-  REQUIRE_FAILS(bsr_session_update(session.get(), &rigl, 1), BSR_NOT_A_NUMBER,
-                "expected a number as the score of block (3, 1) of 'w0', but "
-                "got NaN");
+  ASSERT_TRUE(
+      fails(bsr_session_update(session.get(), &rigl, 1), BSR_NOT_A_NUMBER,
+            "expected a number as the score of block (3, 1) of 'w0', but "
+            "got NaN"));
   rigl.allow_return = 0;
   scores[14] = std::nanf("");
-  REQUIRE_FAILS(bsr_session_update(session.get(), &rigl, 1), BSR_NOT_A_NUMBER,
-                "expected a number as the score of block (3, 2) of 'w0', but "
-                "got NaN");
+  ASSERT_TRUE(
+      fails(bsr_session_update(session.get(), &rigl, 1), BSR_NOT_A_NUMBER,
+            "expected a number as the score of block (3, 2) of 'w0', but "
+            "got NaN"));
   scores[14] = 0;
-  REQUIRE(before.substr(0, 128) == contentsOf(session, step).substr(0, 128));
-  REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
-  REQUIRE_OK(bsr_session_update(session.get(), &rigl, 1));
+  ASSERT_TRUE(before.substr(0, 128) ==
+              contentsOf(session, step).substr(0, 128));
+  ASSERT_EQ(countersOf(session).pattern_updates, 0);
+  ASSERT_TRUE(succeeds(bsr_session_update(session.get(), &rigl, 1)));
 }
 
-CASE(update_refuses_rules_out_of_range) {
+TEST(UpdateTest, RefusesRulesOutOfRange) {
   Step step = loadFake();
   Session session = start(step);
   auto refuses = [&](bsr_pattern_update rule, const std::string &what) {
-    REQUIRE_FAILS(bsr_session_update(session.get(), &rule, 1),
-                  BSR_INVALID_ARGUMENT, what + " for pattern 'state.p.w'");
+    ASSERT_TRUE(fails(bsr_session_update(session.get(), &rule, 1),
+                      BSR_INVALID_ARGUMENT, what + " for pattern 'state.p.w'"));
   };
   refuses({bsr_method(4), BSR_L1, 0, 0, 0},
           "expected a method from 0 to 3, but got 4");
@@ -223,42 +231,42 @@ CASE(update_refuses_rules_out_of_range) {
   refuses({BSR_GMP, BSR_L1, 0, -2, 0},
           "expected a number of blocks from 0, but got -2");
   bsr_pattern_update rule = setOf(0.5);
-  REQUIRE_FAILS(bsr_session_update(session.get(), &rule, 2),
-                BSR_INVALID_ARGUMENT,
-                "expected an update for each of 1 patterns, but got 2");
-  REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
+  ASSERT_TRUE(fails(bsr_session_update(session.get(), &rule, 2),
+                    BSR_INVALID_ARGUMENT,
+                    "expected an update for each of 1 patterns, but got 2"));
+  ASSERT_EQ(countersOf(session).pattern_updates, 0);
 }
 
-CASE(update_after_gradual_pruning_keeps_what_is_left) {
+TEST(UpdateTest, AfterGradualPruningKeepsWhatIsLeft) {
   std::vector<Matrix> matrices = {{64, 64, 4, 4, 256}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   Compared compared(session, matrices);
   for (int64_t blocks : {256, 255, 130, 130, 26}) {
     compared.update({{BSR_GMP, BSR_L1, 0, blocks, 0}});
-    REQUIRE_EQUAL(viewOf(session).blocks, blocks);
+    ASSERT_EQ(viewOf(session).blocks, blocks);
   }
   compared.update({setOf(0.5)});
-  REQUIRE_EQUAL(viewOf(session).blocks, 26);
+  ASSERT_EQ(viewOf(session).blocks, 26);
   compared.update({{BSR_GMP, BSR_L1, 0, 0, 0}});
-  REQUIRE_EQUAL(viewOf(session).blocks, 0);
+  ASSERT_EQ(viewOf(session).blocks, 0);
   compared.update({setOf(1)});
 }
 
-CASE(update_of_a_full_matrix_with_return_changes_nothing) {
+TEST(UpdateTest, OfAFullMatrixWithReturnChangesNothing) {
   std::vector<Matrix> matrices = {{8, 8, 2, 2, 16}, {2, 2, 2, 2, 1}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   std::string before = contentsOf(session, step);
   Compared compared(session, matrices);
   bsr_pattern_update rule = {BSR_SET, BSR_L1, 1, 0, 1};
   compared.update({rule, rule});
-  REQUIRE(before == contentsOf(session, step));
+  ASSERT_TRUE(before == contentsOf(session, step));
 }
 
-CASE(update_with_return_chooses_evenly) {
+TEST(UpdateTest, WithReturnChoosesEvenly) {
   // 4 x 4 blocks, 6 stored, of which 3 go: 3 of the 13 others come.
   std::vector<Matrix> matrices = {{4, 4, 1, 1, 6}};
   Step step = load(makeManifest(matrices));
@@ -268,71 +276,72 @@ CASE(update_with_return_chooses_evenly) {
     int32_t rowPtr[] = {0, 2, 3, 5, 6}, colIdx[] = {0, 2, 1, 0, 3, 3};
     bsr_pattern_view view = {6,       rowPtr,  colIdx, nullptr,
                              nullptr, nullptr, nullptr};
-    REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+    ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
     for (int slot = 0; slot < 6; ++slot)
       valuesOf<float>(session, 0)[slot] = float(slot);
     bsr_pattern_update rule = {BSR_SET, BSR_L1, 0.5, 0, 1};
-    REQUIRE_OK(bsr_session_update(session.get(), &rule, 1));
+    ASSERT_TRUE(succeeds(bsr_session_update(session.get(), &rule, 1)));
     for (auto &[place, slot] : Blocks(session, matrices[0], 0).slots)
       ++counts[4 * place.first + place.second];
   }
   for (int b = 0; b < 16; ++b) {
     bool kept = b == 8 || b == 11 || b == 15;
     if (kept)
-      REQUIRE_EQUAL(counts[b], 4000);
+      ASSERT_EQ(counts[b], 4000);
     else
-      REQUIRE(std::abs(counts[b] - 923) < 120); // 4.5 standard deviations
+      ASSERT_LT(std::abs(counts[b] - 923), 120); // 4.5 standard deviations
   }
 }
 
-CASE(update_of_equal_norms_prunes_the_first) {
+TEST(UpdateTest, OfEqualNormsPrunesTheFirst) {
   std::vector<Matrix> matrices = {{8, 8, 1, 1, 30}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
-  REQUIRE_OK(initBuffer(session, 0, "constant(-2)"));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
+  ASSERT_TRUE(succeeds(initBuffer(session, 0, "constant(-2)")));
   Blocks before(session, matrices[0], 0);
-  REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
+  ASSERT_TRUE(succeeds(updatePatterns(session, 0.5, nullptr)));
   Blocks after(session, matrices[0], 0);
   int64_t index = 0;
   for (auto &[place, slot] : before.slots)
-    REQUIRE_EQUAL(after.slots.count(place), size_t(index++ >= 15));
+    ASSERT_EQ(after.slots.count(place), size_t(index++ >= 15));
 }
 
-CASE(update_is_capped_by_the_absent_blocks) {
+TEST(UpdateTest, IsCappedByTheAbsentBlocks) {
   for (int64_t slots : {60, 63, 64, 70}) {
     std::vector<Matrix> matrices = {{8, 8, 1, 1, slots}};
     Step step = load(makeManifest(matrices));
     Session session = start(step);
-    REQUIRE_OK(bsr_session_initialize(session.get()));
+    ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
     int64_t pruned;
-    REQUIRE_OK(updatePatterns(session, 0.5, &pruned));
-    REQUIRE_EQUAL(pruned, std::max<int64_t>(64 - slots, 0));
+    ASSERT_TRUE(succeeds(updatePatterns(session, 0.5, &pruned)));
+    ASSERT_EQ(pruned, std::max<int64_t>(64 - slots, 0));
   }
 }
 
-CASE(update_of_nothing_changes_nothing) {
+TEST(UpdateTest, OfNothingChangesNothing) {
   Step step = load(makeManifest({{8, 8, 2, 2, 8}}));
   Session session = start(step), empty = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   std::string before = contentsOf(session, step);
   int64_t pruned = -1;
-  REQUIRE_OK(updatePatterns(session, 0, &pruned));
-  REQUIRE_EQUAL(pruned, 0);
-  REQUIRE(before == contentsOf(session, step));
-  REQUIRE_OK(updatePatterns(empty, 1, &pruned));
-  REQUIRE_EQUAL(pruned, 0);
-  REQUIRE_EQUAL(countersOf(empty).pattern_updates, 1);
+  ASSERT_TRUE(succeeds(updatePatterns(session, 0, &pruned)));
+  ASSERT_EQ(pruned, 0);
+  ASSERT_TRUE(before == contentsOf(session, step));
+  ASSERT_TRUE(succeeds(updatePatterns(empty, 1, &pruned)));
+  ASSERT_EQ(pruned, 0);
+  ASSERT_EQ(countersOf(empty).pattern_updates, 1);
 }
 
-CASE(update_refuses_fractions_out_of_range) {
+TEST(UpdateTest, RefusesFractionsOutOfRange) {
   Step step = loadFake();
   Session session = start(step);
   for (auto [drop, text] :
        {std::pair{-0.1, "-0.1"}, {1.5, "1.5"}, {std::nan(""), "nan"}})
-    REQUIRE_FAILS(updatePatterns(session, drop, nullptr), BSR_INVALID_ARGUMENT,
-                  "expected a drop fraction in [0, 1], but got " +
-                      std::string(text) + " for pattern 'state.p.w'");
+    ASSERT_TRUE(fails(updatePatterns(session, drop, nullptr),
+                      BSR_INVALID_ARGUMENT,
+                      "expected a drop fraction in [0, 1], but got " +
+                          std::string(text) + " for pattern 'state.p.w'"));
 }
 
 template <typename T>
@@ -344,7 +353,7 @@ static void checkNaN(const char *type, T nan, T infinity, T one) {
   int32_t slot[] = {3, 1, 0, 2};
   bsr_pattern_view view = {4, rowPtr, colIdx, slot, nullptr, nullptr, nullptr};
   for (int64_t p : {0, 1}) {
-    REQUIRE_OK(bsr_session_set_pattern(session.get(), p, &view));
+    ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), p, &view)));
     std::fill_n(valuesOf<T>(session, 9 * p), 16, one);
   }
   // An infinite norm ranks last; NaN is an error, and nothing has changed, not
@@ -352,24 +361,24 @@ static void checkNaN(const char *type, T nan, T infinity, T one) {
   valuesOf<T>(session, 9)[5] = nan;
   valuesOf<T>(session, 1)[0] = nan;
   std::string before = contentsOf(session, step);
-  REQUIRE_FAILS(updatePatterns(session, 0.5, nullptr), BSR_NOT_A_NUMBER,
-                "expected numbers in block (2, 0) of 'w1', but got NaN");
+  ASSERT_TRUE(fails(updatePatterns(session, 0.5, nullptr), BSR_NOT_A_NUMBER,
+                    "expected numbers in block (2, 0) of 'w1', but got NaN"));
   for (int norm = BSR_L1; norm <= BSR_MEAN; ++norm) {
     bsr_pattern_update rule = {BSR_SET, bsr_norm(norm), 0.5, 0, 0};
     Rules rules = {rule, rule};
-    REQUIRE_FAILS(bsr_session_update(session.get(), rules.data(), 2),
-                  BSR_NOT_A_NUMBER,
-                  "expected numbers in block (2, 0) of 'w1', but got NaN");
+    ASSERT_TRUE(fails(bsr_session_update(session.get(), rules.data(), 2),
+                      BSR_NOT_A_NUMBER,
+                      "expected numbers in block (2, 0) of 'w1', but got NaN"));
   }
-  REQUIRE(before == contentsOf(session, step));
-  REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
+  ASSERT_TRUE(before == contentsOf(session, step));
+  ASSERT_EQ(countersOf(session).pattern_updates, 0);
   valuesOf<T>(session, 9)[5] = infinity;
-  REQUIRE_OK(updatePatterns(session, 0.75, nullptr));
+  ASSERT_TRUE(succeeds(updatePatterns(session, 0.75, nullptr)));
   Blocks after(session, matrices[1], 1);
-  REQUIRE_EQUAL(after.slots.count({2, 0}), 1u);
+  ASSERT_EQ(after.slots.count({2, 0}), 1u);
 }
 
-CASE(update_refuses_nan_of_every_type) {
+TEST(UpdateTest, RefusesNaNOfEveryType) {
   using Float = std::numeric_limits<float>;
   using Double = std::numeric_limits<double>;
   checkNaN<float>("f32", Float::quiet_NaN(), -Float::infinity(), 1);
@@ -378,7 +387,7 @@ CASE(update_refuses_nan_of_every_type) {
   checkNaN<uint16_t>("bf16", 0xff81, 0x7f80, 0x3f80);
 }
 
-CASE(update_ranks_every_type_by_value) {
+TEST(UpdateTest, RanksEveryTypeByValue) {
   // Rising magnitudes, with subnormal and negative ones between.
   const uint16_t halves[] = {0x8000, 0x0001, 0x83ff, 0x0400,
                              0xbbff, 0x3c00, 0xbc01, 0x7bff};
@@ -389,21 +398,21 @@ CASE(update_ranks_every_type_by_value) {
     Step step = load(makeManifest(matrices));
     for (int count = 1; count < 8; ++count) {
       Session session = start(step, uint64_t(count));
-      REQUIRE_OK(bsr_session_initialize(session.get()));
+      ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
       // Slot 3 k mod 8 gets the k-th lowest.
       for (int k = 0; k < 8; ++k)
         valuesOf<uint16_t>(session, 0)[3 * k % 8] =
             (isHalf ? halves : bfloats)[k];
       Blocks before(session, matrices[0], 0);
-      REQUIRE_OK(updatePatterns(session, count / 8.0, nullptr));
+      ASSERT_TRUE(succeeds(updatePatterns(session, count / 8.0, nullptr)));
       Blocks after(session, matrices[0], 0);
       for (auto &[place, slot] : before.slots)
-        REQUIRE_EQUAL(after.slots.count(place), size_t(slot * 3 % 8 >= count));
+        ASSERT_EQ(after.slots.count(place), size_t(slot * 3 % 8 >= count));
     }
   }
 }
 
-CASE(update_norms_are_exact_enough_to_order) {
+TEST(UpdateTest, NormsAreExactEnoughToOrder) {
   // In f32 these sums would be equal: 2^24 + 1 against 2^24.
   std::vector<Matrix> matrices = {{2, 4, 1, 2, 2}};
   Step step = load(makeManifest(matrices));
@@ -411,16 +420,16 @@ CASE(update_norms_are_exact_enough_to_order) {
   int32_t rowPtr[] = {0, 2, 2}, colIdx[] = {0, 1};
   bsr_pattern_view view = {2,       rowPtr,  colIdx, nullptr,
                            nullptr, nullptr, nullptr};
-  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
   const float values[] = {16777216, 1, 16777216, 0};
   std::copy_n(values, 4, valuesOf<float>(session, 0));
-  REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
+  ASSERT_TRUE(succeeds(updatePatterns(session, 0.5, nullptr)));
   Blocks after(session, matrices[0], 0);
-  REQUIRE_EQUAL(after.slots.count({0, 0}), 1u);
-  REQUIRE_EQUAL(after.slots.count({0, 1}), 0u);
+  ASSERT_EQ(after.slots.count({0, 0}), 1u);
+  ASSERT_EQ(after.slots.count({0, 1}), 0u);
 }
 
-CASE(update_choices_are_even) {
+TEST(UpdateTest, ChoicesAreEven) {
   // 4 x 4 blocks, 6 stored, 3 regrown among the 10 absent ones.
   std::vector<Matrix> matrices = {{4, 4, 1, 1, 6}};
   Step step = load(makeManifest(matrices));
@@ -431,19 +440,19 @@ CASE(update_choices_are_even) {
     int32_t rowPtr[] = {0, 2, 3, 5, 6}, colIdx[] = {0, 2, 1, 0, 3, 3};
     bsr_pattern_view view = {6,       rowPtr,  colIdx, nullptr,
                              nullptr, nullptr, nullptr};
-    REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+    ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
     for (auto &[place, slot] : Blocks(session, matrices[0], 0).slots)
       initial[4 * place.first + place.second] = true;
-    REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
+    ASSERT_TRUE(succeeds(updatePatterns(session, 0.5, nullptr)));
     for (auto &[place, slot] : Blocks(session, matrices[0], 0).slots)
       ++counts[4 * place.first + place.second];
   }
   for (int b = 0; b < 16; ++b)
     if (!initial[b])
-      REQUIRE(std::abs(counts[b] - 1200) < 130); // 4.5 standard deviations
+      ASSERT_LT(std::abs(counts[b] - 1200), 130); // 4.5 standard deviations
 }
 
-CASE(update_is_keyed_by_seed_name_and_number) {
+TEST(UpdateTest, IsKeyedBySeedNameAndNumber) {
   std::vector<Matrix> matrices = {{32, 32, 1, 1, 200}, {32, 32, 1, 1, 200}};
   Step step = load(makeManifest(matrices));
   auto run = [&](uint64_t seed, int updates) {
@@ -458,39 +467,39 @@ CASE(update_is_keyed_by_seed_name_and_number) {
     for (int u = 0; u < updates; ++u)
       for (int64_t p : {0, 1}) {
         if (p == 0 && u)
-          REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
-        REQUIRE_OK(bsr_session_set_pattern(session.get(), p, &view));
+          require(updatePatterns(session, 0.5, nullptr));
+        require(bsr_session_set_pattern(session.get(), p, &view));
       }
-    REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
+    require(updatePatterns(session, 0.5, nullptr));
     return std::pair{Blocks(session, matrices[0], 0).slots,
                      Blocks(session, matrices[1], 1).slots};
   };
-  REQUIRE(run(1, 1) == run(1, 1));
-  REQUIRE(run(1, 1).first != run(2, 1).first);
-  REQUIRE(run(1, 1).first != run(1, 1).second);
-  REQUIRE(run(1, 1).first != run(1, 2).first);
+  ASSERT_TRUE(run(1, 1) == run(1, 1));
+  ASSERT_TRUE(run(1, 1).first != run(2, 1).first);
+  ASSERT_TRUE(run(1, 1).first != run(1, 1).second);
+  ASSERT_TRUE(run(1, 1).first != run(1, 2).first);
 }
 
-CASE(update_is_counted_and_allocates_nothing) {
+TEST(UpdateTest, IsCountedAndAllocatesNothing) {
   std::vector<Matrix> matrices = {{64, 64, 4, 4, 100}, {64, 32, 1, 1, 500}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
-  REQUIRE_OK(bsr_session_initialize(session.get()));
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   std::vector<void *> addresses;
   for (int64_t i = 0; i < bsr_step_num_buffers(step.get()); ++i)
     addresses.push_back(dataOf(session, i));
   Rules rules = {setOf(0.25), setOf(0.25)};
   int64_t before = allocations;
   for (int i = 0; i < 10; ++i)
-    REQUIRE(bsr_session_update(session.get(), rules.data(), 2) == BSR_OK);
-  REQUIRE_EQUAL(allocations, before);
+    ASSERT_TRUE(bsr_session_update(session.get(), rules.data(), 2) == BSR_OK);
+  ASSERT_EQ(allocations, before);
   bsr_counters counters = countersOf(session);
-  REQUIRE_EQUAL(counters.pattern_updates, 10);
-  REQUIRE_EQUAL(counters.blocks_pruned, 10 * (25 + 125));
-  REQUIRE_EQUAL(counters.blocks_regrown, 10 * (25 + 125));
-  REQUIRE_EQUAL(counters.reallocations, 0);
-  REQUIRE_EQUAL(counters.recompilations, 0);
-  REQUIRE_EQUAL(counters.allocations, 2);
+  ASSERT_EQ(counters.pattern_updates, 10);
+  ASSERT_EQ(counters.blocks_pruned, 10 * (25 + 125));
+  ASSERT_EQ(counters.blocks_regrown, 10 * (25 + 125));
+  ASSERT_EQ(counters.reallocations, 0);
+  ASSERT_EQ(counters.recompilations, 0);
+  ASSERT_EQ(counters.allocations, 2);
   for (size_t i = 0; i < addresses.size(); ++i)
-    REQUIRE_EQUAL(addresses[i], dataOf(session, int64_t(i)));
+    ASSERT_EQ(addresses[i], dataOf(session, int64_t(i)));
 }

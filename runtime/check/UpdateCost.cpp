@@ -60,9 +60,9 @@ static void print(int64_t block, double stepMilliseconds) {
     omp_set_num_threads(threads);
     Session session = start(step);
     for (size_t i = 0; i < matrices.size(); ++i) {
-      REQUIRE_OK(
+      require(
           bsr_session_make_pattern(session.get(), int64_t(i), BSR_MOST_BLOCKS));
-      REQUIRE_OK(initBuffer(session, int64_t(9 * i), "normal(0.02)"));
+      require(initBuffer(session, int64_t(9 * i), "normal(0.02)"));
     }
     Numbers numbers(1);
     auto line = [&](const char *part, double time) {
@@ -84,12 +84,12 @@ static void print(int64_t block, double stepMilliseconds) {
               viewOf(session, int64_t(i)).blocks - matrices[i].slots / 50;
         if (method != BSR_RIGL)
           return;
-        REQUIRE_OK(bsr_session_run_scores(session.get()));
+        require(bsr_session_run_scores(session.get()));
         fillScores();
       };
       return measure(prepare, [&] {
-        REQUIRE_OK(bsr_session_update(session.get(), updates.data(),
-                                      int64_t(updates.size())));
+        require(bsr_session_update(session.get(), updates.data(),
+                                   int64_t(updates.size())));
       });
     };
 
@@ -114,8 +114,8 @@ int main(int argc, char **argv) {
     for (int64_t block : {1, 16})
       if (argc < 2 || std::atoi(argv[1]) == block)
         print(block, milliseconds);
-  } catch (const Failure &failure) {
-    std::printf("error: %s\n", failure.text.c_str());
+  } catch (const std::exception &error) {
+    std::printf("error: %s\n", error.what());
     return 1;
   }
 }

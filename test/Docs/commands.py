@@ -258,6 +258,7 @@ COMMANDS = {
         "BSR_COMPILE=-O1 python3 test/Integration/attention.py": Tested("Integration/attention.test"),
         "scripts/same-code": Tested("Tools/same-code.test"),
         "build/dev/bin/bsr-unittests": Tested("Unit/unittests.test"),
+        "build/dev/bin/runtime-check": Tested("Runtime/update.test"),
         "BSR_MPI_MESSAGE_BYTES=1000 mpirun": Tested("Parallel/communicator.test"),
         "mpirun -n 2 python3 test/Parallel/communicator.py": Skip("14 GB"),
         "scripts/check-sanitizers.sh": Skip("builds of its own"),
