@@ -27,6 +27,14 @@ inline testing::AssertionResult fails(bsr_status status, bsr_status expected,
          << "\", but got " << int(status) << ", \"" << error << "\"";
 }
 
+/// Asserts that the library at `path` is refused as a step.
+inline void refusesStep(const std::string &path, bsr_status status,
+                        const std::string &sentence) {
+  bsr_step *step = nullptr;
+  ASSERT_TRUE(fails(bsr_step_load(path.c_str(), &step), status, sentence));
+  ASSERT_FALSE(step);
+}
+
 } // namespace check
 
 #endif // BSR_RUNTIME_CHECK_ASSERTIONS_H

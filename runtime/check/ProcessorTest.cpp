@@ -2,8 +2,8 @@
 //
 // What the processor has: what the system says of it.
 
-#include "Assertions.h"
 #include "Processor.h"
+#include "Assertions.h"
 
 using namespace check;
 

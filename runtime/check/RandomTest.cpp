@@ -2,9 +2,9 @@
 //
 // Hashes and random numbers against published values.
 
+#include "support/Random.h"
 #include "Assertions.h"
 #include "support/Hash.h"
-#include "support/Random.h"
 #include <cmath>
 #include <cstring>
 

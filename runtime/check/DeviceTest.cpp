@@ -3,8 +3,8 @@
 // Sessions on a device whose memory the processor must not touch. They are made
 // inside of the runtime: its interface has the host alone.
 
-#include "Assertions.h"
 #include "Device.h"
+#include "Assertions.h"
 #include "Session.h"
 #include "support/Error.h"
 #include <cstring>

@@ -2,8 +2,8 @@
 //
 // Means over processes: threads stand for them.
 
-#include "Assertions.h"
 #include "Communicator.h"
+#include "Assertions.h"
 #include "Element.h"
 #include "support/Error.h"
 #include <array>

@@ -3,9 +3,9 @@
 // Rules of sparsity: keys, messages, and what is due when, against the
 // definition taken literally and a table.
 
+#include "bsr/sparsity.h"
 #include "Assertions.h"
 #include "SparsityTable.h"
-#include "bsr/sparsity.h"
 #include <cmath>
 #include <set>
 
