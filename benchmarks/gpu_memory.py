@@ -38,7 +38,7 @@ def read_manifest(library):
 
 
 def room(manifest):
-    """What updates of patterns work in: all of them at one time, or some where all take more (runtime/DeviceUpdate.cpp)."""
+    """What updates of patterns work in: all of them at one time, or some where all take more (runtime/session/DeviceUpdate.cpp)."""
     scored = {buffer["pattern"] for buffer in manifest["buffers"] if buffer["kind"] == "scores"}
     rooms = []
     for index, pattern in enumerate(manifest["patterns"]):

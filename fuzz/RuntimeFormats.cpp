@@ -6,8 +6,8 @@
 #include "../runtime/check/Sealed.h"
 #include "../tools/sparse-checkpoint/Convert.h"
 #include "../tools/sparse-checkpoint/Describe.h"
-#include "Session.h"
 #include "Target.h"
+#include "session/Session.h"
 #include "support/File.h"
 
 #include <cstring>

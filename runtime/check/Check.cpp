@@ -3,8 +3,8 @@
 // Files, manifests and sessions of the tests.
 
 #include "Check.h"
-#include "Session.h"
-#include "Status.h"
+#include "base/Status.h"
+#include "session/Session.h"
 #include "support/Error.h"
 #include <cstring>
 #include <fstream>

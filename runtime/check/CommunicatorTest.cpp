@@ -2,9 +2,9 @@
 //
 // Means over processes: threads stand for them.
 
-#include "Communicator.h"
+#include "comm/Communicator.h"
 #include "Assertions.h"
-#include "Element.h"
+#include "base/Element.h"
 #include "support/Error.h"
 #include <array>
 #include <atomic>

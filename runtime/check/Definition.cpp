@@ -2,7 +2,7 @@
 
 #include "Definition.h"
 #include "Assertions.h"
-#include "Session.h"
+#include "session/Session.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>

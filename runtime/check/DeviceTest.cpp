@@ -3,9 +3,9 @@
 // Sessions on a device whose memory the processor must not touch. They are made
 // inside of the runtime: its interface has the host alone.
 
-#include "Device.h"
+#include "device/Device.h"
 #include "Assertions.h"
-#include "Session.h"
+#include "session/Session.h"
 #include "support/Error.h"
 #include <cstring>
 #include <map>

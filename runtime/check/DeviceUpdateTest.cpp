@@ -6,8 +6,8 @@
 
 #include "Assertions.h"
 #include "Definition.h"
-#include "Element.h"
-#include "Session.h"
+#include "base/Element.h"
+#include "session/Session.h"
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -5,10 +5,10 @@
 // that of the tests.
 
 #include "Assertions.h"
-#include "BlockNorm.h"
-#include "Device.h"
-#include "Element.h"
-#include "Memory.h"
+#include "base/Element.h"
+#include "device/Device.h"
+#include "device/Memory.h"
+#include "pattern/BlockNorm.h"
 #include "support/CudaDriver.h"
 #include <cmath>
 #include <cstring>

@@ -2,7 +2,7 @@
 //
 // What the processor has: what the system says of it.
 
-#include "Processor.h"
+#include "step/Processor.h"
 #include "Assertions.h"
 
 using namespace check;

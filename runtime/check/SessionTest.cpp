@@ -3,7 +3,7 @@
 // Sessions: memory, initial values, runs, snapshots, counters.
 
 #include "Assertions.h"
-#include "Status.h"
+#include "base/Status.h"
 #include <cmath>
 #include <thread>
 

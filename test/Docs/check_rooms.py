@@ -5,7 +5,7 @@ A room is a folder of lib/ with a library of CMake; its headers lie in the folde
 the same name under include/bsr. It includes headers of its own and of the rooms that
 its library links, no room links itself over others, and what no other room includes
 (a header in lib/) is included in its own folder alone. The runtime includes nothing
-of the compiler, and support/, which all may include, nothing of any other folder.
+of the compiler, its rooms include those that RUNTIME has, and support/, which all may include, nothing of any other folder.
 The compiler knows one header of the runtime, the interface of a step, bsr/step.h.
 
     check_rooms.py <source root>
@@ -21,6 +21,16 @@ from rooms import read_libraries  # noqa: E402: found by the line above
 
 rooms, links = read_libraries(root)
 errors = []
+# The folders of runtime/, which are one library, and those that each may include.
+RUNTIME = {
+    "base": [],
+    "pattern": ["base"],
+    "step": ["base", "pattern"],
+    "device": ["base", "pattern", "step"],
+    "comm": ["base"],
+    "session": ["base", "pattern", "step", "device", "comm"],
+    "check": ["base", "pattern", "step", "device", "comm", "session"],
+}
 
 
 def includes(path):
@@ -61,6 +71,14 @@ for path in (root / "runtime").rglob("*.[hc]*"):
     for where, name in includes(path):
         if re.match(r"(mlir|llvm|bsr/(Dialect|Analysis|Codegen|Transforms|Pipelines))/", name):
             errors.append(f"{where}: expected the runtime without the compiler, but got '{name}'")
+for folder in sorted(path.name for path in (root / "runtime").iterdir() if path.is_dir() and path.name != "include"):
+    for path in (root / "runtime" / folder).glob("*.[hc]*"):
+        for where, name in includes(path):
+            other = name.rpartition("/")[0]
+            if other and other not in ("bsr", "support", *RUNTIME.get(folder, ())):
+                errors.append(f"{where}: expected runtime/{folder} to include rooms that RUNTIME has for it, but got '{name}'")
+            elif not other and not (path.parent / name).exists():
+                errors.append(f"{where}: expected a header of the same folder, but got '{name}'")
 for path in (root / "support").glob("*.[hc]*"):
     for where, name in includes(path):
         if not (path.parent / name).exists() and not name.endswith(".inc"):  # which the build makes

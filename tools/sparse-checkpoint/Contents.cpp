@@ -3,7 +3,7 @@
 // Reads checkpoints and dense files.
 
 #include "Contents.h"
-#include "Pattern.h"
+#include "pattern/Pattern.h"
 #include <cstring>
 
 using namespace bsr;

@@ -5,7 +5,7 @@
 #ifndef BSR_TOOLS_SPARSECHECKPOINT_CONTENTS_H
 #define BSR_TOOLS_SPARSECHECKPOINT_CONTENTS_H
 
-#include "Step.h"
+#include "step/Step.h"
 #include "support/TensorFile.h"
 #include <map>
 #include <set>

@@ -3,8 +3,8 @@
 // Unpacks blocks, and packs them for a step.
 
 #include "Convert.h"
-#include "Element.h"
-#include "Session.h"
+#include "base/Element.h"
+#include "session/Session.h"
 #include <charconv>
 #include <cmath>
 #include <cstdio>

@@ -53,7 +53,7 @@ bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
 std::vector<StringRef> bsr::getRequiredFeatures(const TargetMachine &machine) {
   // Processors have many more, for kernels, cryptography or virtual machines:
   // no code comes of these unless it is asked for. The runtime knows how to
-  // find each of these out (runtime/Processor.cpp).
+  // find each of these out (runtime/step/Processor.cpp).
   SmallVector<StringRef> used;
   StringRef("avx avx10.1 avx10.2 avx2 avx512bf16 avx512bitalg avx512bw "
             "avx512cd avx512dq avx512f avx512fp16 avx512ifma avx512vbmi "

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How many blocks each matrix gets.
+
+#include "base/Status.h"
+#include <algorithm>
+#include <vector>
+
+using namespace bsr;
+
+double bsr_gmp_density(double start, double end, double t) {
+  double rest = 1 - std::min(std::max(t, 0.0), 1.0);
+  return end + (start - end) * (rest * rest * rest);
+}
+
+bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
+                             const int64_t *cols, double density,
+                             double *densities) {
+  return guarded([&] {
+    requireArgument(rows, "rows");
+    requireArgument(cols, "cols");
+    requireArgument(densities, "densities");
+    if (count < 1)
+      fail(BSR_INVALID_ARGUMENT, "expected at least 1 matrix, but got ", count);
+    if (!(density >= 0 && density <= 1))
+      fail(BSR_INVALID_ARGUMENT, "expected a density in [0, 1], but got ",
+           density);
+    std::vector<double> elements, perimeters;
+    for (int64_t i = 0; i < count; ++i) {
+      if (rows[i] < 1 || cols[i] < 1)
+        fail(BSR_INVALID_ARGUMENT, "expected the sizes of matrix ", i,
+             " to be positive, but got ", rows[i], "x", cols[i]);
+      elements.push_back(double(rows[i]) * double(cols[i]));
+      perimeters.push_back(double(rows[i]) + double(cols[i]));
+    }
+    std::vector<bool> full(size_t(count), false);
+    while (true) {
+      // Sums of whole numbers, exact in any order of the matrices.
+      double all = 0, filled = 0, perimeter = 0, most = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        all += elements[i];
+        if (full[i]) {
+          filled += elements[i];
+          continue;
+        }
+        perimeter += perimeters[i];
+        most = std::max(most, perimeters[i] / elements[i]);
+      }
+      // The elements to distribute, less those of full matrices.
+      double stored = density * all - filled;
+      double scale = perimeter ? std::max(stored, 0.0) / perimeter : 0;
+      if (scale * most <= 1) {
+        for (int64_t i = 0; i < count; ++i)
+          densities[i] = full[i] ? 1 : scale * perimeters[i] / elements[i];
+        return;
+      }
+      for (int64_t i = 0; i < count; ++i)
+        if (!full[i] && perimeters[i] / elements[i] == most)
+          full[i] = true;
+    }
+  });
+}

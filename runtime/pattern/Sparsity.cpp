@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The table of the keys of a group, and the other names that the field has for
+// them.
+
+#include "Sparsity.h"
+#include "base/Status.h"
+#include "support/Keys.h"
+
+#include <memory>
+#include <regex>
+#include <set>
+
+using namespace bsr;
+
+using Group = SparsityGroup;
+using GroupKey = Key<Group>;
+
+static const std::vector<GroupKey> &keys() {
+  const KeyRule share = {0, 1};
+  const KeyRule methods = {0, 0, {"static", "set", "rigl", "gmp"}};
+  static const std::vector<GroupKey> table = {
+      {"match", &Group::match,
+       "regular expression on the names of weights: the first group that "
+       "matches one has it; all by default"},
+      {"method", &Group::method,
+       "what updates do: nothing; regrow at random; regrow by gradient; only "
+       "prune, down to density",
+       methods},
+      {"density", &Group::density,
+       "share of the blocks to store, of gmp at the end; 0 for what the step "
+       "was compiled with",
+       share},
+      {"distribution",
+       &Group::distribution,
+       "how density is distributed over the weights of the group",
+       {0, 0, {"uniform", "erk"}}},
+      {"densities", &Group::densities,
+       "densities of weights by regular expressions, apart from distribution",
+       share},
+      {"initial_density", &Group::initialDensity,
+       "of gmp, the density to begin with; 0 for what the step was compiled "
+       "with",
+       share},
+      {"init",
+       &Group::init,
+       "which blocks are stored first: random ones, the largest of dense "
+       "weights, those of a file",
+       {0, 0, {"random", "largest", "file"}}},
+      {"file", &Group::file,
+       "of init largest, a safetensors file with the weights under their "
+       "names; of file, a pattern file, where {name} stands for the weight's "
+       "name"},
+      {"every", &Group::every, "steps between pattern updates; 0 for none"},
+      {"updates", &Group::updates,
+       "instead of every, how many updates, evenly from begin to the end"},
+      {"begin", &Group::begin, "steps before which patterns stay"},
+      {"end", &Group::end,
+       "steps after which patterns stay; 0 for the share until"},
+      {"until", &Group::until, "share of training after which patterns stay",
+       share},
+      {"drop", &Group::drop,
+       "largest share of a matrix's blocks that an update replaces", share},
+      {"schedule",
+       &Group::schedule,
+       "how that share falls to zero",
+       {0, 0, {"cosine", "linear", "constant"}}},
+      {"half_period", &Group::halfPeriod,
+       "steps in which it falls to zero; 0 for those to the end"},
+      {"score",
+       &Group::score,
+       "norm of a block that says which are pruned",
+       {0, 0, {"l1", "l2", "linf", "mean"}}},
+      {"allow_return", &Group::allowReturn,
+       "whether an update may regrow a block that it prunes"},
+  };
+  return table;
+}
+
+/// Other names of keys: those of Cerebras' configurations and of JaxPruner.
+static const std::map<std::string, const char *> &aliases() {
+  static const std::map<std::string, const char *> table = {
+      {"algorithm", "method"},
+      {"dist_type", "distribution"},
+      {"density.type", "distribution"},
+      {"density.init", "initial_density"},
+      {"density.final", "density"},
+      {"init_method", "init"},
+      {"init.type", "init"},
+      {"init.file", "file"},
+      {"drop_fraction", "drop"},
+      {"drop_fraction.init", "drop"},
+      {"drop_fraction.type", "schedule"},
+      {"drop_fraction.half_period", "half_period"},
+      {"update.every", "every"},
+      {"update.freq", "every"},
+      {"update.number", "updates"},
+      {"update.begin", "begin"},
+      {"update.end", "end"},
+      {"update.stop", "end"},
+      {"update.until", "until"},
+      {"regrow.allow_return", "allow_return"},
+  };
+  return table;
+}
+
+/// The share of blocks that are not stored, instead of the one that are.
+static constexpr const char *sparsityAlias = "sparsity";
+
+/// What `name` stands for: itself if it is no other name.
+static std::string ownName(const std::string &name) {
+  if (name == sparsityAlias)
+    return "density";
+  auto alias = aliases().find(name);
+  return alias == aliases().end() ? name : alias->second;
+}
+
+/// All names of keys, with "sparsity." in front.
+static std::vector<std::string> allNames() {
+  std::vector<std::string> names;
+  for (const GroupKey &key : keys())
+    names.push_back(std::string("sparsity.") + key.name);
+  for (const auto &[alias, name] : aliases())
+    names.push_back("sparsity." + alias);
+  names.push_back(std::string("sparsity.") + sparsityAlias);
+  return names;
+}
+
+/// The start of `value`, for a message.
+static std::string excerptOf(const Json &value) {
+  return excerpt(value.is_string()         ? value.get<std::string>()
+                 : value.is_number_float() ? numberText(value.get<double>())
+                                           : value.dump());
+}
+
+/// Reads `value` into a field of type T; false if it is none, or not valid.
+template <typename T>
+static bool convert(const Json &value, const KeyRule &rule, T &field) {
+  bool is = false;
+  if constexpr (std::is_same_v<T, int64_t>)
+    is = value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX
+                                    : value.is_number_integer();
+  else if constexpr (std::is_same_v<T, double>)
+    is = value.is_number();
+  else if constexpr (std::is_same_v<T, bool>)
+    is = value.is_boolean();
+  else if constexpr (std::is_same_v<T, std::string>)
+    is = value.is_string();
+  if (is)
+    field = value.get<T>();
+  return is && isValid(rule, field);
+}
+
+template <typename T>
+static bool convert(const Json &value, const KeyRule &rule,
+                    std::map<std::string, T> &field) {
+  field.clear();
+  if (!value.is_object())
+    return false;
+  for (const auto &[name, item] : value.items())
+    if (!convert(item, rule, field[name]))
+      return false;
+  return true;
+}
+
+/// No key of a group has a list.
+static bool convert(const Json &, const KeyRule &, std::vector<std::string> &) {
+  return false;
+}
+
+/// Sets `key` of `group`, which is called `name` in the group `where`.
+static void set(Group &group, const GroupKey &key, const std::string &where,
+                const std::string &name, const Json &value) {
+  bool valid = std::visit(
+      [&](auto field) { return convert(value, key.rule, group.*field); },
+      key.field);
+  if (!valid)
+    fail("expected configuration key '", where, ".", name, "' to be ",
+         describeValues(key), ", but got '", excerptOf(value), "'");
+  std::string_view own = key.name;
+  group.saysMethod |= own == "method";
+  group.saysWhen |= own == "every" || own == "updates";
+  if (name == sparsityAlias)
+    group.density = 1 - group.density;
+}
+
+/// Sets the keys of `group`, called `where`, that the object `value` holds
+/// under names that begin with `prefix`. `found` has those that were set.
+static void readGroup(Group &group, const std::string &where,
+                      const std::string &prefix, const Json &value,
+                      std::set<const GroupKey *> &found) {
+  if (!value.is_object())
+    fail("expected configuration key '", where,
+         "' to be a map of keys, but got '", excerptOf(value), "'");
+  for (const auto &[member, inner] : value.items()) {
+    std::string name = prefix + member;
+    const GroupKey *key = findKey(keys(), ownName(name));
+    if (inner.is_object() && !(key && key->isMap())) {
+      readGroup(group, where, name + ".", inner, found);
+      continue;
+    }
+    if (!key)
+      refuseKey("sparsity." + name, allNames(), {});
+    set(group, *key, where, name, inner);
+    if (!found.insert(key).second)
+      fail("expected configuration key '", where, ".", key->name,
+           "' once, but got '", where, ".", name, "' beside it");
+  }
+}
+
+static std::vector<Group> readGroups(const Json &value) {
+  if (!value.is_structured())
+    fail("expected configuration key 'sparsity' to be a map of keys or a list "
+         "of such maps, but got '",
+         excerptOf(value), "'");
+  std::vector<Group> groups(value.is_array() ? value.size() : 1);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    std::set<const GroupKey *> found;
+    readGroup(groups[i], groupName(i, groups.size()), "",
+              value.is_array() ? value[i] : value, found);
+  }
+  return groups;
+}
+
+/// Sets the keys of `settings`, an array of objects, of every group.
+static void change(std::vector<Group> &groups, const Json &settings) {
+  if (!settings.is_array())
+    fail("expected settings of 'sparsity' to be a list of maps of keys, but "
+         "got '",
+         excerptOf(settings), "'");
+  for (const Json &setting : settings)
+    for (Group &group : groups) {
+      std::set<const GroupKey *> found;
+      readGroup(group, "sparsity", "", setting, found);
+    }
+}
+
+std::string bsr::groupName(size_t index, size_t count) {
+  return count == 1 ? "sparsity" : "sparsity[" + std::to_string(index) + "]";
+}
+
+// Without back-references, an expression takes a time that its length and that
+// of the name bound; the library's other way takes exponential time for some.
+bool bsr::matches(const std::string &expression, const std::string &name) {
+  return std::regex_search(
+      name, std::regex(expression, std::regex_constants::ECMAScript |
+                                       std::regex_constants::__polynomial));
+}
+
+/// Fails unless `text`, the value of `key`, is a regular expression. One that
+/// is long may be nested deeper than the library's recursion.
+static void requireRegex(const std::string &key, const std::string &text) {
+  constexpr size_t longest = 1000;
+  if (text.size() > longest)
+    fail("expected configuration key '", key,
+         "' to hold a regular expression of at most ", longest,
+         " bytes, but got one of ", text.size());
+  try {
+    matches(text, "");
+  } catch (const std::regex_error &) {
+    fail("expected configuration key '", key,
+         "' to hold a regular expression, but got '", text, "'");
+  }
+}
+
+/// Fails where the values of `group`, called `where`, do not go together.
+static void check(const Group &group, const std::string &where) {
+  auto key = [&](const char *name) { return where + "." + name; };
+  auto require = [&](bool holds, const char *name, const auto &...rest) {
+    if (!holds)
+      fail("expected configuration key '", key(name), "' ", rest...);
+  };
+  requireRegex(key("match"), group.match);
+  for (const auto &[expression, density] : group.densities)
+    requireRegex(key("densities"), expression);
+  require(!group.every || !group.updates, "every", "or '", key("updates"),
+          "', but got both");
+  require(group.method == "static" || !group.saysMethod || group.saysWhen,
+          "every", "or '", key("updates"),
+          "' to have a value beside a method, but got none");
+  require(!group.end || group.end > group.begin, "end", "to be more than '",
+          key("begin"), "' ", group.begin, ", but got ", group.end);
+  require(group.method != "gmp" || group.density > 0, "density",
+          "to have a value for method gmp, but got none");
+  require(group.method == "gmp" || group.initialDensity == 0, "initial_density",
+          "to be left out for another method than gmp, but got ",
+          group.initialDensity);
+  require(group.init != "file" || !group.file.empty(), "file",
+          "to have a value for init file, but got none");
+  require(group.init != "random" || group.file.empty(), "init",
+          "to be largest or file where there is a file, but got random");
+  require(group.distribution == "uniform" || group.density > 0, "density",
+          "to have a value to distribute by erk, but got none");
+}
+
+/// The groups as `bsr_sparsity_text` returns them.
+static std::string textOf(const std::vector<Group> &groups) {
+  OrderedJson text = OrderedJson::array();
+  for (const Group &group : groups) {
+    OrderedJson entry;
+    for (const GroupKey &key : keys())
+      std::visit([&](auto field) { entry[key.name] = group.*field; },
+                 key.field);
+    text.push_back(std::move(entry));
+  }
+  return text.dump();
+}
+
+/// The keys as `bsr_sparsity_keys` returns them.
+static std::string keysText() {
+  // As many as there are types of a field, in their order.
+  constexpr const char *kinds[] = {"integer", "number", "flag",
+                                   "text",    "list",   "map"};
+  OrderedJson text = OrderedJson::array();
+  for (const GroupKey &key : keys()) {
+    OrderedJson others = OrderedJson::array();
+    for (const auto &[alias, name] : aliases())
+      if (std::string_view(key.name) == name)
+        others.push_back(alias);
+    if (ownName(sparsityAlias) == key.name)
+      others.push_back(sparsityAlias);
+    OrderedJson entry = {{"name", key.name},
+                         {"aliases", std::move(others)},
+                         {"kind", kinds[key.field.index()]},
+                         {"values", describeValues(key)},
+                         {"choices", key.rule.choices}};
+    std::visit([&](auto field) { entry["default"] = Group().*field; },
+               key.field);
+    entry["help"] = key.help;
+    text.push_back(std::move(entry));
+  }
+  return text.dump();
+}
+
+bsr_status bsr_sparsity_create(const char *description, const char *settings,
+                               bsr_sparsity **sparsity) {
+  return guarded([&] {
+    requireArgument(description, "description");
+    requireArgument(sparsity, "sparsity");
+    auto parse = [](const char *text, const char *where) {
+      return parseJson(text, BSR_INVALID_ARGUMENT, where);
+    };
+    auto made = std::make_unique<bsr_sparsity>();
+    made->groups = readGroups(parse(description, "the rules of sparsity"));
+    if (settings)
+      change(made->groups, parse(settings, "settings of sparsity"));
+    for (size_t i = 0; i < made->groups.size(); ++i)
+      check(made->groups[i], groupName(i, made->groups.size()));
+    made->text = textOf(made->groups);
+    *sparsity = made.release();
+  });
+}
+
+void bsr_sparsity_destroy(bsr_sparsity *sparsity) { delete sparsity; }
+
+const char *bsr_sparsity_text(const bsr_sparsity *sparsity) {
+  return sparsity ? sparsity->text.c_str() : "";
+}
+
+int32_t bsr_sparsity_needs_scores(const bsr_sparsity *sparsity) {
+  return sparsity &&
+         std::any_of(sparsity->groups.begin(), sparsity->groups.end(),
+                     [](const Group &g) { return g.method == "rigl"; });
+}
+
+const char *bsr_sparsity_keys(void) {
+  static const std::string text = keysText();
+  return text.c_str();
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Groups of weights, each with its rule: docs/sparsity.md.
+
+#ifndef BSR_RUNTIME_PATTERN_SPARSITY_H
+#define BSR_RUNTIME_PATTERN_SPARSITY_H
+
+#include "bsr/runtime.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace bsr {
+
+/// A group. The keys, their meaning and limits are in Sparsity.cpp; the
+/// defaults are here.
+struct SparsityGroup {
+  std::string match;
+  std::string method = "set";
+
+  double density = 0;
+  std::string distribution = "uniform";
+  std::map<std::string, double> densities;
+  double initialDensity = 0;
+  std::string init = "random";
+  std::string file;
+
+  int64_t every = 0;
+  int64_t updates = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  double until = 0.75;
+
+  double drop = 0.5;
+  std::string schedule = "cosine";
+  int64_t halfPeriod = 0;
+  std::string score = "l1";
+  bool allowReturn = false;
+
+  /// No keys: whether a description says what method, and when.
+  bool saysMethod = false, saysWhen = false;
+};
+
+/// Whether `expression`, a regular one, matches a part of `name`. Throws
+/// `std::regex_error` if it is none.
+bool matches(const std::string &expression, const std::string &name);
+
+/// What group `index` of `count` is called in messages: "sparsity", or one of a
+/// list.
+std::string groupName(size_t index, size_t count);
+
+} // namespace bsr
+
+struct bsr_sparsity {
+  std::vector<bsr::SparsityGroup> groups;
+  std::string text;
+};
+
+#endif // BSR_RUNTIME_PATTERN_SPARSITY_H

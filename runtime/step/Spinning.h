@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How long threads of a step wait for each other before they sleep.
+
+#ifndef BSR_RUNTIME_STEP_SPINNING_H
+#define BSR_RUNTIME_STEP_SPINNING_H
+
+namespace bsr {
+
+/// Has the threads of the OpenMP runtime that the step in `library` (of dlopen)
+/// calls spin for less than a kernel takes, and then sleep.
+///
+/// LLVM's runtime spins for 200 ms, which is to say always: kernels follow each
+/// other sooner. Meanwhile it yields the processor, which on a machine that
+/// does other work means to be the last in the queue. A step of 24 ms then
+/// takes seconds. Does nothing where the environment says how to wait, or the
+/// runtime does not know microseconds, as before LLVM 17.
+void limitSpinning(void *library);
+
+} // namespace bsr
+
+#endif // BSR_RUNTIME_STEP_SPINNING_H
