@@ -19,6 +19,10 @@
 
 namespace bsr {
 
+inline int64_t nanoseconds(Exchange::Clock::time_point time) {
+  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+}
+
 /// The functions that steps call, and what callers of the runtime do with the
 /// other processes. Its address is that of a `bsr_communicator`.
 ///
