@@ -14,11 +14,13 @@
 #include "Progress.h"
 #include "Ranks.h"
 #include "Rate.h"
+#include "Results.h"
 #include "Resume.h"
 #include "RunFolder.h"
 #include "Scalar.h"
 #include "Session.h"
 #include "Stages.h"
+#include "StepCounts.h"
 #include "StopSignal.h"
 #include "Timers.h"
 #include "Totals.h"
@@ -31,7 +33,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -92,9 +93,8 @@ public:
         rate(session, session.findRole("lr")),
         stepSeed(session, session.findRole("seed")),
         stepNumber(session, session.findRole("step")),
-        apply(session, session.findRole("apply")),
-        loss(session, session.findRole("loss")), phases(session),
-        allWeights(listWeights(session, ranks, place)),
+        apply(session, session.findRole("apply")), results(session),
+        phases(session), allWeights(listWeights(session, ranks, place)),
         patternUpdates(config.sparsity.rules(), config.steps, session,
                        allWeights),
         agreement(ranks, config.checkpointMinutes), totals(config.steps) {
@@ -107,11 +107,6 @@ public:
     if (timers && !bsr_step_num_timers(session.step()))
       fail("expected a step compiled with --timers, but got '", config.step,
            "', which has none");
-    for (const Buffer &buffer : session.buffers())
-      if (constexpr std::string_view prefix = "metrics.";
-          buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
-        results.emplace(buffer.name.substr(prefix.size()),
-                        Scalar(session, &buffer));
     ranks.requireSame({"step"}, {xxh64(bsr_step_name(session.step()))});
     ranks.requireSame({"compilation of the step"},
                       {xxh64(bsr_step_manifest_text(session.step()))},
@@ -143,7 +138,7 @@ public:
     if (traceSteps && traceSteps >= config.steps - done())
       fail("expected --trace to be less than the ", config.steps - done(),
            " steps to run, but got ", traceSteps);
-    describe();
+    train::describe(session, patternUpdates);
     if (wasDone)
       std::printf("note: all %lld steps of the run are done; with --set "
                   "steps=N it goes on\n",
@@ -283,23 +278,6 @@ private:
   /// Steps that are done.
   int64_t done() const { return session.counters().steps / config.accumulate; }
 
-  /// Blocks of all patterns: those that exist, and those that are stored.
-  struct Blocks {
-    int64_t all = 0, stored = 0, staticPatterns = 0;
-  };
-
-  Blocks countBlocks() const {
-    Blocks blocks;
-    for (int64_t i = 0; i < bsr_step_num_patterns(session.step()); ++i) {
-      bsr_pattern_info info;
-      bsr_step_pattern(session.step(), i, &info);
-      blocks.all += info.rows / info.block_rows * (info.cols / info.block_cols);
-      blocks.stored += session.pattern(i).blocks;
-      blocks.staticPatterns += info.is_static;
-    }
-    return blocks;
-  }
-
   /// The floating-point operations of a training step with the blocks that are
   /// stored now, of all processes that run this stage; none if the compiler did
   /// not count them.
@@ -326,47 +304,20 @@ private:
   }
 
   /// Runs the step, with scores of blocks if these are needed; `isLast`: for
-  /// the last time before its update. Returns the loss before that.
-  double runStep(bool isLast, bool scores = false) {
+  /// the last time before its update.
+  void runStep(bool isLast, bool scores = false) {
     apply.set(isLast);
     if (scores)
       session.runScores();
     else
       session.run();
-    return loss.get();
-  }
-
-  /// Sums over runs of the loss and of the step's other results.
-  struct Sums {
-    double loss = 0;
-    std::map<std::string, double> others;
-  };
-
-  /// Adds what the last run left, and the loss that it returned, to `sums`.
-  void addResults(double runLoss, Sums &sums) const {
-    sums.loss += runLoss;
-    for (const auto &[name, result] : results)
-      sums.others[name] += result.get();
-  }
-
-  /// Replaces sums of results of this process alone by their means over
-  /// processes.
-  void takeMeans(Sums &sums) const {
-    std::vector<double> numbers = {sums.loss};
-    for (const auto &[name, sum] : sums.others)
-      numbers.push_back(sum);
-    numbers = ranks.mean(numbers);
-    auto mean = numbers.begin();
-    sums.loss = *mean++;
-    for (auto &[name, sum] : sums.others)
-      sum = *mean++;
   }
 
   /// Adds the mean loss on the held-out batches, and that of the step's other
   /// results, to `entry`; the state is left as it was.
   void measureHeldOut(ordered_json &entry) {
     int64_t step = done();
-    Sums sums;
+    Results::Sums sums;
     session.snapshot();
     // Means are taken over processes and micro-batches: each has its share of
     // batches, or, where that is not the same for all, all of them.
@@ -381,11 +332,12 @@ private:
                              config.heldOutBatches);
         setArguments(step, 0, 0);
       }
-      addResults(runStep(/*isLast=*/runs == 1), sums);
+      runStep(/*isLast=*/runs == 1);
+      results.addTo(sums);
       session.restore();
     }
     if (runs > 1 && session.accumulates())
-      takeMeans(sums);
+      sums.takeMeans(ranks);
     entry["held_out"] =
         requireFinite(sums.loss / count, "held-out loss after", step);
     for (const auto &[name, sum] : sums.others)
@@ -405,7 +357,7 @@ private:
     int64_t step = done();
     double stepRate = learningRate(config, step, sparsity());
     double batchTime = 0;
-    Sums sums;
+    Results::Sums sums;
     std::optional<double> flops =
         countFlops(patternUpdates.needScores(step + 1));
     auto start = std::chrono::steady_clock::now();
@@ -422,9 +374,9 @@ private:
       bool isLast = run == runs - 1;
       // The last run's results are means already.
       if (isLast && run && session.accumulates())
-        takeMeans(sums);
-      addResults(runStep(isLast, isLast && patternUpdates.needScores(step + 1)),
-                 sums);
+        sums.takeMeans(ranks);
+      runStep(isLast, isLast && patternUpdates.needScores(step + 1));
+      results.addTo(sums);
     }
     double time = secondsSince(start);
     double stepLoss = sums.loss / runs;
@@ -450,7 +402,7 @@ private:
     // no patterns.
     bool isUpdate = patternUpdates.areDue(step, /*anywhere=*/place.stages > 1);
     if (isUpdate && bsr_step_num_patterns(session.step())) {
-      int64_t stored = countBlocks().stored;
+      int64_t stored = countBlocks(session).stored;
       int64_t pruned = session.counters().blocks_pruned;
       start = std::chrono::steady_clock::now();
       std::optional<double> drop = patternUpdates.update(session, step);
@@ -520,42 +472,6 @@ private:
     totals.record(entry);
   }
 
-  void describe() const {
-    const bsr_step *step = session.step();
-    Blocks blocks = countBlocks();
-    std::string fixed =
-        blocks.staticPatterns
-            ? " (" + std::to_string(blocks.staticPatterns) + " static)"
-            : "";
-    std::printf("%s for %s: %lld patterns%s, %lld of %lld blocks stored, "
-                "%lld sparse and %lld dense products, %lld left dense\n",
-                printable(bsr_step_name(step)).c_str(),
-                printable(*bsr_step_chip(step) ? bsr_step_chip(step)
-                                               : bsr_step_target_cpu(step))
-                    .c_str(),
-                (long long)bsr_step_num_patterns(step), fixed.c_str(),
-                (long long)blocks.stored, (long long)blocks.all,
-                (long long)sparseProducts(),
-                (long long)bsr_step_num_products(step, "dense"),
-                (long long)bsr_step_num_left_dense(step));
-    if (patternUpdates.leavePatterns() && blocks.stored < blocks.all)
-      std::printf("note: patterns stay as they begin, since neither "
-                  "sparsity.every nor sparsity.updates has a value\n");
-    if (std::vector<std::string> frozen = patternUpdates.frozen();
-        !frozen.empty())
-      std::printf("note: patterns of weights that the step does not train stay "
-                  "as they begin: %zu, from '%s' on\n",
-                  frozen.size(), printable(frozen.front()).c_str());
-    std::fflush(stdout);
-  }
-
-  int64_t sparseProducts() const {
-    const bsr_step *step = session.step();
-    return bsr_step_num_products(step, "spmm") +
-           bsr_step_num_products(step, "spmm_transposed") +
-           bsr_step_num_products(step, "sddmm");
-  }
-
   /// Prints the summary, and writes it: unless the run was done before, and its
   /// metrics say less than the summary that was written then.
   void summarize(bool wasDone, const Memory &memory) const {
@@ -563,7 +479,7 @@ private:
     std::optional<double> stepTime = totals.stepTime(), rate;
     if (stepTime)
       rate = tokensPerStep() / *stepTime;
-    Blocks blocks = countBlocks();
+    Blocks blocks = countBlocks(session);
     ordered_json summary = {
         {"step", bsr_step_name(session.step())},
         {"target_cpu", bsr_step_target_cpu(session.step())},
@@ -577,7 +493,7 @@ private:
         {"tokens_per_s", orNull(rate)},
         {"training_flops", orNull(totals.flops(done()))},
         {"peak_memory", peakMemory()},
-        {"sparse_products", sparseProducts()},
+        {"sparse_products", countSparseProducts(session.step())},
         {"dense_products", bsr_step_num_products(session.step(), "dense")},
         {"left_dense", bsr_step_num_left_dense(session.step())},
         {"blocks_stored", blocks.stored},
@@ -635,10 +551,8 @@ private:
   Session session;
   const int64_t runs; // of a training step
   std::unique_ptr<Batches> batches;
-  Scalar rate, stepSeed, stepNumber, apply, loss;
-  /// The other results of the step that are a number, by their
-  /// names: "accuracy" for "metrics.accuracy".
-  std::map<std::string, Scalar> results;
+  Scalar rate, stepSeed, stepNumber, apply;
+  Results results;
   PhaseTimes phases;
   const std::vector<WeightShape> allWeights;
   PatternUpdates patternUpdates;

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How many patterns, blocks and products a step has.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_STEPCOUNTS_H
+#define BSR_TOOLS_SPARSETRAIN_STEPCOUNTS_H
+
+#include "PatternUpdates.h"
+#include "Session.h"
+
+namespace bsr::train {
+
+/// Blocks of all patterns: those that exist, and those that are stored.
+struct Blocks {
+  int64_t all = 0, stored = 0, staticPatterns = 0;
+};
+
+Blocks countBlocks(const Session &session);
+
+int64_t countSparseProducts(const bsr_step *step);
+
+/// Prints all of that, and which patterns stay as they begin.
+void describe(const Session &session, const PatternUpdates &updates);
+
+} // namespace bsr::train
+
+#endif // BSR_TOOLS_SPARSETRAIN_STEPCOUNTS_H
