@@ -63,6 +63,15 @@ Json check::fakeManifest() {
   return Json::parse(fakeStep().c_str() + start);
 }
 
+Json check::changed(Json json, const char *place, const char *value) {
+  Json::json_pointer pointer{std::string(place)};
+  if (value)
+    json[pointer] = Json::parse(value);
+  else
+    json[pointer.parent_pointer()].erase(pointer.back());
+  return json;
+}
+
 void check::writeStep(const std::string &path, const std::string &manifest) {
   if (manifest.size() >= 131072)
     bsr::fail("expected a manifest that fits, but got a longer one");

@@ -41,6 +41,10 @@ std::string fakePath(const std::string &name = "");
 const std::string &fakeStep();
 Json fakeManifest();
 
+/// `json` with `value`, a text of JSON, at `place`; null takes away what is
+/// there.
+Json changed(Json json, const char *place, const char *value);
+
 /// Writes the fake step with another manifest to `path`.
 void writeStep(const std::string &path, const std::string &manifest);
 

@@ -262,12 +262,7 @@ TEST(CheckpointTest, WithAWrongEntryIsRefused) {
        "'more'"},
   };
   for (auto &[place, value, sentence] : wrong) {
-    Json header = headerOf(good);
-    Json::json_pointer pointer{std::string(place)};
-    if (!value)
-      header[pointer.parent_pointer()].erase(pointer.back());
-    else
-      header[pointer] = Json::parse(value);
+    Json header = changed(headerOf(good), place, value);
     ASSERT_EQ(refusals.reason(withHeader(good, header)), sentence);
   }
   for (const char *checksum : {"", "12345678901234567", "0123456789abcdeF"}) {

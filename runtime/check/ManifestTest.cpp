@@ -249,15 +249,8 @@ TEST(StepTest, RefusesWrongManifests) {
        "expected @ to name its carried buffers differently, but got "
        "'__metadata__' twice"},
   };
-  for (auto &[place, value, sentence] : wrong) {
-    Json manifest = fakeManifest();
-    Json::json_pointer pointer{std::string(place)};
-    if (!value)
-      manifest[pointer.parent_pointer()].erase(pointer.back());
-    else
-      manifest[pointer] = Json::parse(value);
-    refusesManifest(manifest.dump(), sentence);
-  }
+  for (auto &[place, value, sentence] : wrong)
+    refusesManifest(changed(fakeManifest(), place, value).dump(), sentence);
 }
 
 TEST(StepTest, RefusesWrongLaunches) {
@@ -379,15 +372,8 @@ TEST(StepTest, RefusesWrongScores) {
        "expected 'arena_offset' of buffer 18 of @ to be a multiple of 64 with "
        "room for 64 bytes up to the arena's end, but got 192"},
   };
-  for (auto &[place, value, sentence] : wrong) {
-    Json manifest = whole;
-    Json::json_pointer pointer{std::string(place)};
-    if (!value)
-      manifest[pointer.parent_pointer()].erase(pointer.back());
-    else
-      manifest[pointer] = Json::parse(value);
-    refusesManifest(manifest.dump(), sentence);
-  }
+  for (auto &[place, value, sentence] : wrong)
+    refusesManifest(changed(whole, place, value).dump(), sentence);
 
   // The entry point that such a step has.
   Folder folder;

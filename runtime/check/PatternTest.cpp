@@ -453,9 +453,7 @@ TEST(PatternTest, FileThatIsWrongIsRefused) {
        "expected row_ptr[0] of pattern 'state.p.w' to be 0, but got 1"},
   };
   for (auto &[place, value, sentence] : wrong) {
-    Json file = Json::parse(whole);
-    file[Json::json_pointer{std::string(place)}] = Json::parse(value);
-    writeFile(path, file.dump());
+    writeFile(path, changed(Json::parse(whole), place, value).dump());
     refuses(BSR_INVALID_PATTERN, sentence);
   }
   writeFile(path, whole.substr(0, 50));
