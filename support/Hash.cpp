@@ -3,6 +3,7 @@
 // XXH64, by xxHash, and FNV-1a.
 
 #include "Hash.h"
+#include <new>
 
 // Its code becomes part of this file: nothing of it is loaded or exported.
 #define XXH_INLINE_ALL
@@ -10,21 +11,19 @@
 
 using namespace bsr;
 
-struct Hasher::State {
-  XXH64_state_t value;
-};
-
-Hasher::Hasher() : state(std::make_unique<State>()) {
-  XXH64_reset(&state->value, /*seed=*/0);
+Hasher::Hasher() {
+  static_assert(sizeof(XXH64_state_t) <= sizeof state &&
+                alignof(XXH64_state_t) <= 8);
+  XXH64_reset(new (state) XXH64_state_t, /*seed=*/0);
 }
-
-Hasher::~Hasher() = default;
 
 void Hasher::add(const void *data, size_t size) {
-  XXH64_update(&state->value, data, size);
+  XXH64_update(reinterpret_cast<XXH64_state_t *>(state), data, size);
 }
 
-uint64_t Hasher::value() const { return XXH64_digest(&state->value); }
+uint64_t Hasher::value() const {
+  return XXH64_digest(reinterpret_cast<const XXH64_state_t *>(state));
+}
 
 uint64_t bsr::xxh64(std::string_view text) {
   return XXH64(text.data(), text.size(), /*seed=*/0);

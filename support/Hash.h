@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,13 +17,12 @@ namespace bsr {
 class Hasher {
 public:
   Hasher();
-  ~Hasher();
   void add(const void *data, size_t size);
   uint64_t value() const;
 
 private:
-  struct State;
-  std::unique_ptr<State> state;
+  /// xxHash's own state, in place: updates of patterns allocate nothing.
+  alignas(8) unsigned char state[96];
 };
 
 /// XXH64 of `text`.
