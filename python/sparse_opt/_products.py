@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Products with one block-sparse matrix, called on the caller's memory.
+
+"""The products of a linear layer, for any number of tokens.
+
+Each is compiled for a few numbers of tokens; a call takes as many of the largest as fit,
+then smaller ones, the last of which sees zeros where tokens are missing. A matrix of
+the shape `[rows, cols]` makes `y = x w^T + b` of activations `x`, `[tokens, cols]`. Its
+stored blocks lie in `values`, `[slots, block rows, block columns]`, and where they are,
+six arrays of indices say (docs/manifest.md), which lie behind each other in `pattern`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparse_opt import _compiler, cache
+from sparse_opt._errors import StepError
+
+# Tokens of a call, the most first; of what is left, at most so many take several of the
+# last.
+_SIZES = (256, 64, 8)
+_FEW = 24
+_LINE = 64  # bytes of a cache line, to which memory is aligned
+
+VIEWS = ("row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The type of a block-sparse matrix."""
+
+    rows: int
+    cols: int
+    block_rows: int
+    block_cols: int
+    slots: int
+    type: str  # of its values and of activations: f32, bf16, ...
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        return self.rows // self.block_rows, self.cols // self.block_cols
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """How many indices each of `VIEWS` has."""
+        rows, cols = self.grid
+        return rows + 1, self.slots, self.slots, cols + 1, self.slots, self.slots
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where they begin in a pattern, and where that ends; each at a line of memory."""
+        at, found = 0, []
+        for length in self.lengths:
+            found.append(at)
+            at += -(-length // (_LINE // 4)) * (_LINE // 4)
+        return *found, at
+
+    def pattern_of(self, mask: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Returns the pattern of the blocks where `mask`, `[block rows, block columns]`, is
+        true: slots in the order of rows. There are as many as slots."""
+        rows, cols = np.nonzero(mask)
+        if mask.shape != self.grid or len(rows) != self.slots:
+            raise StepError(
+                f"expected {self.slots} of {self.grid[0]}x{self.grid[1]} blocks, but got"
+                f" {len(rows)} of {'x'.join(map(str, mask.shape))}"
+            )
+        counts = np.bincount(rows, minlength=self.grid[0])
+        row_ptr = np.concatenate([[0], np.cumsum(counts)])
+        return self.pattern_from(row_ptr, cols, np.arange(self.slots))
+
+    def pattern_from(
+        self,
+        row_ptr: np.ndarray[Any, Any],
+        cols: np.ndarray[Any, Any],
+        slots: np.ndarray[Any, Any],
+    ) -> np.ndarray[Any, Any]:
+        """Returns the pattern of blocks that are given by rows."""
+        rows = np.repeat(np.arange(self.grid[0]), np.diff(row_ptr))
+        order = np.lexsort((rows, cols))
+        counts = np.bincount(cols, minlength=self.grid[1])
+        col_ptr = np.concatenate([[0], np.cumsum(counts)])
+        pattern = np.zeros(self.offsets[-1], np.int32)
+        views = (row_ptr, cols, slots, col_ptr, rows[order], slots[order])
+        for start, length, view in zip(self.offsets, self.lengths, views):
+            pattern[start : start + length] = view
+        return pattern
+
+    def blocks_of(self, pattern: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+        """Returns the block row and the block column of each slot."""
+        views = {
+            name: pattern[start : start + length]
+            for name, start, length in zip(VIEWS, self.offsets, self.lengths)
+        }
+        rows = np.empty(self.slots, np.int64)
+        cols = np.empty(self.slots, np.int64)
+        rows[views["slot"]] = np.repeat(
+            np.arange(self.grid[0]), np.diff(views["row_ptr"])
+        )
+        cols[views["slot"]] = views["col_idx"]
+        return rows, cols
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a kernel computes: the result, with a bias or without; or gradients."""
+
+    y: bool = False
+    bias: bool = False  # that is added to y, or the gradient of which is
+    dx: bool = False
+    dw: bool = False
+
+
+def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
+    """Returns the program of a kernel for so many tokens."""
+    kind = matrix.type
+    pattern = (
+        f"!bsr.pattern<{matrix.rows}x{matrix.cols}, block ="
+        f" {matrix.block_rows}x{matrix.block_cols}, slots = {matrix.slots}>"
+    )
+    x, y = f"tensor<{tokens}x{matrix.cols}x{kind}>", f"tensor<{tokens}x{matrix.rows}x{kind}>"
+    shape = f"tensor<{matrix.slots}x{matrix.block_rows}x{matrix.block_cols}x"
+    # Sums of gradients go over calls.
+    total = "f64" if kind == "f64" else "f32"
+    w, dw, db = f"{shape}{kind}>", f"{shape}{total}>", f"tensor<{matrix.rows}x{total}>"
+    arguments = [f'%p: {pattern} {{bsr.name = "w", bsr.role = "pattern"}}']
+    results: list[tuple[str, str, str]] = []  # value, type, name
+    body = []
+
+    def argument(name: str, type: str, extra: str = "") -> None:
+        arguments.append(f'%{name}: {type} {{bsr.name = "{name}"{extra}}}')
+
+    def carried(name: str, type: str, value: str, extra: str = "") -> None:
+        argument(name, type, f"{extra}, bsr.result = {len(results)} : i64")
+        results.append((value, type, name))
+
+    of_pattern = ", bsr.pattern = 0 : i64"
+    if wanted.y or wanted.dx:
+        argument("w", w, of_pattern)
+    if wanted.y or wanted.dw:
+        argument("x", x)
+    if wanted.dx or wanted.dw:
+        argument("dy", y)
+    if wanted.y:
+        body.append(
+            f"%z = bsr.spmm %p, %w, %x transpose feature_dim = 1 : {pattern}, {w}, {x} -> {y}"
+        )
+        if wanted.bias:
+            argument("b", f"tensor<{matrix.rows}x{kind}>")
+            body.append(_add_bias(y, f"tensor<{matrix.rows}x{kind}>", kind))
+        results.append(("%y" if wanted.bias else "%z", y, "y"))
+    if wanted.dx:
+        body.append(f"%dx = bsr.spmm %p, %w, %dy feature_dim = 1 : {pattern}, {w}, {y} -> {x}")
+        results.append(("%dx", x, "dx"))
+    if wanted.dw:
+        carried("dw", dw, "%dw_sum", of_pattern)
+        body.append(
+            f"%g = bsr.sddmm %p, %dy, %x feature_dim = 1 : {pattern}, {y}, {x} -> {dw}\n"
+            f"  %dw_sum = linalg.add ins(%dw, %g : {dw}, {dw}) outs(%g : {dw}) -> {dw}"
+        )
+        if wanted.bias:
+            carried("db", db, "%db_sum")
+            body.append(_sum_tokens(y, db, kind, total))
+    types = ", ".join(type for _, type, _ in results)
+    named = ", ".join(f'{type} {{bsr.name = "{name}"}}' for _, type, name in results)
+    lines = "\n  ".join(body)
+    return (
+        f"func.func @step({', '.join(arguments)}) -> ({named}) {{\n  {lines}\n"
+        f"  return {', '.join(value for value, _, _ in results)} : {types}\n}}\n"
+    )
+
+
+_MAPS = "affine_map<(t, n) -> (t, n)>", "affine_map<(t, n) -> (n)>"
+
+
+def _add_bias(y: str, b: str, kind: str) -> str:
+    return f"""%e = tensor.empty() : {y}
+  %y = linalg.generic {{indexing_maps = [{_MAPS[0]}, {_MAPS[1]}, {_MAPS[0]}],
+      iterator_types = ["parallel", "parallel"]}} ins(%z, %b : {y}, {b}) outs(%e : {y}) {{
+  ^bb0(%0: {kind}, %1: {kind}, %2: {kind}):
+    %3 = arith.addf %0, %1 : {kind}
+    linalg.yield %3 : {kind}
+  }} -> {y}"""
+
+
+def _sum_tokens(y: str, db: str, kind: str, total: str) -> str:
+    value, widened = "%0", ""
+    if kind != total:
+        value, widened = "%2", f"%2 = arith.extf %0 : {kind} to {total}\n    "
+    return f"""%db_sum = linalg.generic {{indexing_maps = [{_MAPS[0]}, {_MAPS[1]}],
+      iterator_types = ["reduction", "parallel"]}} ins(%dy : {y}) outs(%db : {db}) {{
+  ^bb0(%0: {kind}, %1: {total}):
+    {widened}%3 = arith.addf %1, {value} : {total}
+    linalg.yield %3 : {total}
+  }} -> {db}"""
+
+
+class _Context(ctypes.Structure):
+    """bsr_context of bsr/step.h."""
+
+    _fields_ = [
+        ("version", ctypes.c_int32),
+        ("device", ctypes.c_int32),
+        ("communicator", ctypes.c_void_p),
+        ("error", ctypes.c_int32),
+    ]
+
+
+class _Scratch(threading.local):
+    """Memory of a thread: one call uses it at a time."""
+
+    def __init__(self) -> None:
+        self.context = _Context(1, 0, None, 0)
+        self.threads = 0  # that OpenMP was told of
+        self.memory: dict[str, tuple[Any, int]] = {}
+
+    def take(self, name: str, bytes: int) -> int:
+        """Returns the address of at least so many bytes, aligned to a line."""
+        array, address = self.memory.get(name, (None, 0))
+        if array is None or array.nbytes < bytes + _LINE:
+            array = np.empty(bytes + _LINE, np.uint8)
+            address = -(-array.ctypes.data // _LINE) * _LINE
+            self.memory[name] = array, address
+        return address
+
+
+_scratch = _Scratch()
+
+
+class _Kernel:
+    """A compiled program of `tokens` tokens, called on addresses by name."""
+
+    def __init__(self, matrix: Matrix, tokens: int, wanted: Wanted) -> None:
+        text = _text(matrix, tokens, wanted)
+        options = ["-O3"]
+        path = cache.library(
+            text, options, lambda path: _compiler.run(text, path, [], options)
+        )
+        loaded = ctypes.CDLL(str(path))
+        manifest = json.loads(
+            ctypes.string_at(
+                ctypes.addressof(ctypes.c_char.in_dll(loaded, "bsr_step_manifest"))
+            )
+        )
+        self._run = loaded.bsr_step_run
+        # What has no parallel loop has no OpenMP.
+        self._set_threads = getattr(loaded, "omp_set_num_threads", None)
+        self._arena: int = manifest["arena_bytes"]
+        self._names = [
+            (b["kind"] if b["kind"] in VIEWS else b["name"]) for b in manifest["buffers"]
+        ]
+        self._addresses = ctypes.c_void_p * len(self._names)
+
+    def __call__(self, addresses: dict[str, int], threads: int) -> None:
+        scratch = _scratch
+        if self._set_threads is not None and scratch.threads != threads:
+            self._set_threads(threads)
+            scratch.threads = threads
+        status = self._run(
+            ctypes.byref(scratch.context),
+            self._addresses(*[addresses[name] for name in self._names]),
+            ctypes.c_void_p(scratch.take("arena", self._arena)),
+        )
+        if status:
+            raise StepError(
+                f"expected the kernel to run on this processor, but got status {status}"
+            )
+
+
+@functools.cache
+def _kernel(matrix: Matrix, tokens: int, wanted: Wanted) -> _Kernel:
+    return _Kernel(matrix, tokens, wanted)
+
+
+def _parts(tokens: int) -> Iterator[tuple[int, int, int]]:
+    """Yields the calls for so many tokens: from which on, how many, and for how many the
+    kernel is."""
+    at = 0
+    while at < tokens:
+        rest = tokens - at
+        size = next((size for size in _SIZES[:-1] if size <= rest), _SIZES[-1])
+        if size == _SIZES[-1] and rest > _FEW:
+            size = _SIZES[-2]
+        yield at, min(size, rest), size
+        at += size
+
+
+def run(
+    matrix: Matrix,
+    wanted: Wanted,
+    tokens: int,
+    pattern: int,
+    rows: dict[str, tuple[int, int]],
+    others: dict[str, int],
+    threads: int,
+) -> None:
+    """Computes what is wanted.
+
+    Args:
+      tokens: how many rows activations have.
+      pattern: the address of the pattern.
+      rows: of what has a row for each token, x, y, dx and dy: the address and the bytes
+        of a row. Rows lie behind each other.
+      others: the addresses of w, b, dw and db; dw and db are added to.
+      threads: on how many.
+    """
+    held = dict(others)
+    for name, start in zip(VIEWS, matrix.offsets):
+        held[name] = pattern + 4 * start
+    made = {"y", "dx"}
+    for at, count, size in _parts(tokens):
+        back = []
+        for name, (address, bytes) in rows.items():
+            begin = address + at * bytes
+            if count == size and begin % _LINE == 0:
+                held[name] = begin
+                continue
+            place = _scratch.take(name, size * bytes)
+            held[name] = place
+            if name in made:
+                back.append((begin, place, count * bytes))
+                continue
+            ctypes.memmove(place, begin, count * bytes)
+            ctypes.memset(place + count * bytes, 0, (size - count) * bytes)
+        _kernel(matrix, size, wanted)(held, threads)
+        for begin, place, bytes in back:
+            ctypes.memmove(begin, place, bytes)

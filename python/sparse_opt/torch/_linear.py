@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The operators of block-sparse layers.
+
+"""`sparse_opt::linear` and its gradient, as PyTorch's custom operators."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sparse_opt import _products
+from sparse_opt._products import Matrix, Wanted
+
+TYPES = {
+    torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16",
+}  # fmt: skip
+
+
+def matrix_of(weight: Tensor, out_features: int, in_features: int) -> Matrix:
+    slots, rows, cols = weight.shape
+    return Matrix(out_features, in_features, rows, cols, slots, TYPES[weight.dtype])
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    """Returns a tensor whose elements lie behind each other from a line of memory on."""
+    tensor = tensor.contiguous()
+    return tensor if tensor.data_ptr() % 64 == 0 else tensor.clone()
+
+
+def _rows(tensor: Tensor) -> tuple[int, int]:
+    return tensor.data_ptr(), tensor.shape[-1] * tensor.element_size()
+
+
+def _tokens(tensor: Tensor) -> int:
+    return math.prod(tensor.shape[:-1])
+
+
+@torch.library.custom_op("sparse_opt::linear", mutates_args=(), device_types="cpu")
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    pattern: Tensor,
+    out_features: int,
+    in_features: int,
+) -> Tensor:
+    """Returns x w^T + b of a block-sparse w, of activations [..., in_features]."""
+    y = x.new_empty(*x.shape[:-1], out_features)
+    x, weight, pattern = x.contiguous(), _flat(weight), _flat(pattern)
+    others = {"w": weight.data_ptr()}
+    if bias is not None:
+        bias = _flat(bias)
+        others["b"] = bias.data_ptr()
+    _products.run(
+        matrix_of(weight, out_features, in_features),
+        Wanted(y=True, bias=bias is not None),
+        _tokens(x),
+        pattern.data_ptr(),
+        {"x": _rows(x), "y": _rows(y)},
+        others,
+        torch.get_num_threads(),
+    )
+    return y
+
+
+@linear.register_fake
+def _(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    pattern: Tensor,
+    out_features: int,
+    in_features: int,
+) -> Tensor:
+    return x.new_empty(*x.shape[:-1], out_features)
+
+
+@torch.library.custom_op(
+    "sparse_opt::linear_backward", mutates_args=(), device_types="cpu"
+)
+def linear_backward(
+    dy: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    pattern: Tensor,
+    out_features: int,
+    in_features: int,
+    wants_x: bool,
+    wants_weight: bool,
+    wants_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the gradients of x, of the weight's blocks and of the bias; empty tensors
+    for those that nobody wants."""
+    total = torch.promote_types(weight.dtype, torch.float32)
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else x.new_empty(0)
+    dw = weight.new_zeros(weight.shape if wants_weight else 0, dtype=total)
+    db = weight.new_zeros(out_features if wants_bias else 0, dtype=total)
+    tokens = _tokens(x)
+    if wants_bias and not wants_weight:
+        db = dy.reshape(tokens, out_features).sum(0, dtype=total)
+    if wants_x or wants_weight:
+        dy, x, weight, pattern = dy.contiguous(), x.contiguous(), _flat(weight), _flat(pattern)
+        rows = {"dy": _rows(dy)}
+        others = {"w": weight.data_ptr(), "dw": dw.data_ptr(), "db": db.data_ptr()}
+        if wants_x:
+            rows["dx"] = _rows(dx)
+        if wants_weight:
+            rows["x"] = _rows(x)
+        _products.run(
+            matrix_of(weight, out_features, in_features),
+            Wanted(bias=wants_bias and wants_weight, dx=wants_x, dw=wants_weight),
+            tokens,
+            pattern.data_ptr(),
+            rows,
+            others,
+            torch.get_num_threads(),
+        )
+    return dx, dw.to(weight.dtype), db.to(weight.dtype)
+
+
+@linear_backward.register_fake
+def _(
+    dy: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    pattern: Tensor,
+    out_features: int,
+    in_features: int,
+    wants_x: bool,
+    wants_weight: bool,
+    wants_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else x.new_empty(0),
+        weight.new_empty(weight.shape if wants_weight else 0),
+        weight.new_empty(out_features if wants_bias else 0),
+    )
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, bias, pattern, ctx.out_features, ctx.in_features = inputs
+    ctx.save_for_backward(x, weight, pattern)
+    ctx.has_bias = bias is not None
+
+
+def _backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, pattern = ctx.saved_tensors
+    wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
+    wants_bias = wants_bias and ctx.has_bias
+    dx, dw, db = linear_backward(
+        dy, x, weight, pattern, ctx.out_features, ctx.in_features,
+        wants_x, wants_weight, wants_bias,
+    )  # fmt: skip
+    return (
+        dx if wants_x else None,
+        dw if wants_weight else None,
+        db if wants_bias else None,
+        None,
+        None,
+        None,
+    )
+
+
+linear.register_autograd(_backward, setup_context=_keep)
+
+
+def _refuse_second(ctx: Any, *gradients: Any) -> None:
+    raise NotImplementedError(
+        "expected one derivative of a block-sparse layer, but got a second one"
+        " (create_graph=True): compute that part with sparse_opt.torch.nn.densify"
+    )
+
+
+linear_backward.register_autograd(_refuse_second, setup_context=lambda ctx, inputs, output: None)
+
+
+def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any) -> None:
+    raise NotImplementedError(
+        "expected a block-sparse layer outside of vmap, but got one within: pass activations"
+        " of shape [..., in_features], of which all leading dimensions are tokens"
+    )
+
+
+linear.register_vmap(_refuse_vmap)
+linear_backward.register_vmap(_refuse_vmap)

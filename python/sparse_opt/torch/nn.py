@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Block-sparse layers for a training loop of PyTorch's own.
+
+"""Layers whose weights are stored in blocks, for any loop, optimizer and model.
+
+    from sparse_opt.torch import nn
+
+    layer = nn.Linear(768, 3072, block=16, density=0.1)
+    model = nn.sparsify(model, ["match=mlp.*weight$ block=16x16 density=0.1"])
+
+The parameter `weight` is a plain dense tensor of the stored blocks, `[slots, block rows,
+block columns]`: optimizers, clipping, `GradScaler`, hooks, `deepcopy` and `state_dict`
+see nothing else, and neither the dense weight nor its gradient is ever made. Forward and
+backward are kernels for the processor, compiled when they are first needed and kept on
+disk (`sparse_opt.cache`). Processors only: a layer on another device is an error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sparse_opt import _library
+from sparse_opt._errors import StepError
+from sparse_opt._products import Matrix
+from sparse_opt.torch import _linear, _updates
+
+__all__ = ["Linear", "densify", "sparsify", "update_patterns"]
+
+Pattern = Literal["random", "largest"]
+
+
+class Linear(torch.nn.Module):
+    """`y = x W^T + b` with a block-sparse `W`, `[out_features, in_features]`, in place of
+    `torch.nn.Linear`.
+
+    Args:
+      in_features: of `x`, `[..., in_features]`, with any number of leading dimensions.
+      out_features: of `y`.
+      bias: whether to add one.
+      block: the size of blocks, or their rows (of outputs) and columns (of inputs).
+      density: the share of blocks that is stored, above 0, at most 1.
+      pattern: which blocks are stored: `random`, by PyTorch's generator, or a mask of
+        `[out_features / rows, in_features / columns]`, whose entries are true for these.
+      dtype: float32, float64, bfloat16 or float16; sums are taken in float32 at least.
+      device: that of PyTorch's default, which has to be a processor.
+
+    Attributes:
+      weight: the parameter, `[slots, block rows, block columns]`, in the order of rows.
+      pattern: where the blocks lie, a buffer of int32 that a `state_dict` holds.
+      num_updates: how often the pattern was updated, a buffer, too.
+      bias: the parameter, `[out_features]`, or None.
+
+    Values begin as those of `torch.nn.Linear` do: uniform within `1 / sqrt(in_features)`.
+    """
+
+    weight: torch.nn.Parameter
+    pattern: Tensor
+    num_updates: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        block: int | tuple[int, int] = 16,
+        density: float = 0.1,
+        pattern: Literal["random"] | Tensor | np.ndarray[Any, Any] = "random",
+        dtype: torch.dtype | None = None,
+        device: Any = None,
+    ) -> None:
+        super().__init__()
+        rows, cols = (block, block) if isinstance(block, int) else block
+        dtype = dtype or torch.get_default_dtype()
+        where = torch.device(device) if device is not None else torch.get_default_device()
+        _require_shape("Linear", (out_features, in_features), (rows, cols), dtype, where)
+        grid = out_features // rows, in_features // cols
+        mask = _mask(pattern, grid, density)
+        self.in_features, self.out_features = in_features, out_features
+        self.block = rows, cols
+        slots = int(mask.sum())
+        self.weight = torch.nn.Parameter(
+            torch.empty(slots, rows, cols, dtype=dtype, device=where)
+        )
+        if bias:
+            self.bias = torch.nn.Parameter(
+                torch.empty(out_features, dtype=dtype, device=where)
+            )
+        else:
+            self.register_parameter("bias", None)
+        matrix = _linear.matrix_of(self.weight, out_features, in_features)
+        self.register_buffer("pattern", torch.from_numpy(matrix.pattern_of(mask)))
+        self.register_buffer("num_updates", torch.zeros((), dtype=torch.int64))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Begins again, as `torch.nn.Linear` does."""
+        bound = 1 / math.sqrt(self.in_features)
+        with torch.no_grad():
+            self.weight.uniform_(-bound, bound)
+            if self.bias is not None:
+                self.bias.uniform_(-bound, bound)
+
+    @property
+    def matrix(self) -> Matrix:
+        return _linear.matrix_of(self.weight, self.out_features, self.in_features)
+
+    @property
+    def density(self) -> float:
+        """The share of the blocks that is stored."""
+        rows, cols = self.matrix.grid
+        return self.weight.shape[0] / (rows * cols)
+
+    def mask(self) -> Tensor:
+        """Returns which blocks are stored, `[out_features / rows, in_features / columns]`."""
+        mask = torch.zeros(self.matrix.grid, dtype=torch.bool)
+        mask[self._places()] = True
+        return mask
+
+    def _places(self) -> tuple[Tensor, Tensor]:
+        """The block row and the block column of each slot."""
+        rows, cols = self.matrix.blocks_of(self.pattern.numpy())
+        return torch.from_numpy(rows), torch.from_numpy(cols)
+
+    def dense_weight(self) -> Tensor:
+        """Returns `W`, `[out_features, in_features]`, with zeros where no block is stored."""
+        blocks = self.weight.new_zeros(*self.matrix.grid, *self.block)
+        blocks[self._places()] = self.weight.detach()
+        return blocks.transpose(1, 2).reshape(self.out_features, self.in_features)
+
+    @torch.no_grad()
+    def take_dense(self, weight: Tensor) -> None:
+        """Takes the stored blocks of a dense weight, `[out_features, in_features]`."""
+        if weight.shape != (self.out_features, self.in_features):
+            raise StepError(
+                f"expected a weight of {self.out_features}x{self.in_features}, but got"
+                f" {'x'.join(map(str, weight.shape))}"
+            )
+        self.weight.copy_(_blocks(weight, self.block)[self._places()])
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
+        if torch.is_autocast_enabled("cpu"):
+            dtype = torch.get_autocast_dtype("cpu")
+            x, weight = x.to(dtype), weight.to(dtype)
+            bias = bias if bias is None else bias.to(dtype)
+        if x.shape[-1:] != (self.in_features,) or x.dtype != weight.dtype:
+            raise StepError(
+                f"expected activations [..., {self.in_features}] of {weight.dtype}, but got"
+                f" {list(x.shape)} of {x.dtype}"
+            )
+        if x.device.type != "cpu" or weight.device.type != "cpu":
+            raise StepError(
+                "expected a block-sparse layer and its input on a processor, but got"
+                f" '{weight.device}' and '{x.device}': GPUs run whole steps (sparse_opt.compile)"
+            )
+        y: Tensor = _linear.linear(
+            x, weight, bias, self.pattern, self.out_features, self.in_features
+        )
+        return y
+
+    def extra_repr(self) -> str:
+        rows, cols = self.block
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features},"
+            f" bias={self.bias is not None}, block={rows}x{cols}, density={self.density:.3g}"
+        )
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any
+    ) -> None:
+        """Loads a layer of blocks, or a dense one, of which it takes the stored blocks."""
+        weight = state_dict.get(f"{prefix}weight")
+        if isinstance(weight, Tensor) and weight.dim() == 2:
+            self.take_dense(weight)
+            state_dict = dict(state_dict)
+            state_dict[f"{prefix}weight"] = self.weight.detach().clone()
+            state_dict[f"{prefix}pattern"] = self.pattern.clone()
+            state_dict[f"{prefix}num_updates"] = self.num_updates.clone()
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _require_shape(
+    name: str,
+    shape: tuple[int, int],
+    block: tuple[int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> None:
+    """Raises `StepError` for a weight that no layer of blocks can have."""
+    if min(block) < 1 or any(extent % size for extent, size in zip(shape, block)):
+        raise StepError(
+            f"expected blocks that divide the weight of {name}, {shape[0]}x{shape[1]}"
+            f" (outputs by inputs), but got {block[0]}x{block[1]}"
+        )
+    if dtype not in _linear.TYPES:
+        raise StepError(
+            f"expected {name} to have values of float32, float64, bfloat16 or float16, but got"
+            f" {dtype}"
+        )
+    if device.type != "cpu":
+        raise StepError(
+            f"expected {name} on a processor, but got '{device}': GPUs run whole steps"
+            " (sparse_opt.compile)"
+        )
+
+
+def _blocks(weight: Tensor, block: tuple[int, int]) -> Tensor:
+    """Returns a matrix as [block rows, block columns, rows, columns]."""
+    rows, cols = weight.shape
+    tiles = weight.reshape(rows // block[0], block[0], cols // block[1], block[1])
+    return tiles.transpose(1, 2)
+
+
+def _count(density: float, grid: tuple[int, int]) -> int:
+    if not 0 < density <= 1:
+        raise StepError(f"expected a density above 0, at most 1, but got {density}")
+    return _library.density_blocks(density, grid[0] * grid[1])
+
+
+def _mask(
+    pattern: Any, grid: tuple[int, int], density: float
+) -> np.ndarray[Any, Any]:
+    """Returns which blocks a layer begins with."""
+    if isinstance(pattern, str):
+        if pattern != "random":
+            raise StepError(f"expected the pattern 'random' or a mask, but got '{pattern}'")
+        count = _count(density, grid)
+        drawn = np.zeros(grid[0] * grid[1], np.bool_)
+        drawn[torch.randperm(drawn.size)[:count].numpy()] = True
+        return drawn.reshape(grid)
+    mask = np.asarray(pattern).astype(np.bool_)
+    if mask.shape != grid or not mask.any():
+        raise StepError(
+            f"expected a mask of {grid[0]}x{grid[1]} blocks, of which one is stored at least,"
+            f" but got {int(mask.sum())} of {'x'.join(map(str, mask.shape))}"
+        )
+    return mask
+
+
+def _largest(weight: Tensor, block: tuple[int, int], density: float) -> Tensor:
+    """Returns the mask of the blocks of the largest L1 norms, of equal ones the first."""
+    norms = _blocks(weight.detach(), block).to(torch.float64).abs().sum((2, 3))
+    count = _count(density, (norms.shape[0], norms.shape[1]))
+    mask = torch.zeros(norms.numel(), dtype=torch.bool)
+    mask[torch.from_numpy(_library.choose("highest", norms.flatten().numpy(), count))] = True
+    return mask.reshape(norms.shape)
+
+
+def _sparse(
+    linear: torch.nn.Linear, block: tuple[int, int], density: float, pattern: Any
+) -> Linear:
+    """Returns a layer with the stored blocks of a dense one, and its bias itself."""
+    if isinstance(pattern, str) and pattern == "largest":
+        pattern = _largest(linear.weight, block, density)
+    layer = Linear(
+        linear.in_features, linear.out_features, linear.bias is not None,
+        block=block, density=density, pattern=pattern, dtype=linear.weight.dtype,
+        device=linear.weight.device,
+    )  # fmt: skip
+    layer.take_dense(linear.weight)
+    layer.weight.requires_grad_(linear.weight.requires_grad)
+    if linear.bias is not None:
+        layer.bias = linear.bias
+    return layer.train(linear.training)
+
+
+def sparsify(
+    model: torch.nn.Module,
+    marks: Sequence[str],
+    pattern: Pattern | Mapping[str, Any] = "random",
+) -> torch.nn.Module:
+    """Puts block-sparse layers into a model in place of its `torch.nn.Linear`, and returns it.
+
+    Make the optimizer afterwards: it holds the parameters of the layers that are there.
+
+    Args:
+      model: whose layers are replaced in place. Layers under two names, and weights under
+        two names, stay one.
+      marks: as those of `sparse_opt.compile`: `match=<regular expression>
+        block=<rows>x<columns> density=<share>`, matched against the names of weights, as
+        `encoder.0.mlp.weight`; the first that matches counts. What no block divides stays
+        dense.
+      pattern: `random`, `largest` (the blocks of the largest L1 norms), or masks by the
+        names of weights.
+
+    Raises:
+      StepError: a mark that is none, or that matches no weight which it fits.
+    """
+    rules = [_Rule(mark) for mark in marks]
+    made: dict[int, Linear] = {}
+    left = []
+    for path, module in list(model.named_modules(remove_duplicate=False)):
+        for name, child in list(module._modules.items()):
+            if type(child) is not torch.nn.Linear:
+                continue
+            weight = f"{path}.{name}.weight".lstrip(".")
+            rule = next((rule for rule in rules if rule.match.search(weight)), None)
+            if rule is None:
+                continue
+            shape = child.weight.shape
+            if any(extent % size for extent, size in zip(shape, rule.block)):
+                left.append(f"{weight} ({shape[0]}x{shape[1]})")
+                continue
+            rule.used = True
+            known = made.get(id(child.weight))
+            if known is None:
+                first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
+                known = made[id(child.weight)] = _sparse(child, rule.block, rule.density, first)
+            setattr(module, name, known)
+    for rule in rules:
+        if not rule.used:
+            names = [name for name, module in model.named_modules() if type(module) is torch.nn.Linear]
+            raise StepError(
+                f"expected 'match={rule.match.pattern}' to match the weight of a linear layer that"
+                f" blocks of {rule.block[0]}x{rule.block[1]} divide, but got"
+                f" {', '.join(left[:3]) or 'no match'} in {len(names)} layers:"
+                f" {', '.join(f'{name}.weight' for name in names[:3])}"
+            )
+    _require_apart(model, made)
+    return model
+
+
+def _require_apart(model: torch.nn.Module, made: Mapping[int, Linear]) -> None:
+    """Raises `StepError` if a dense weight that is replaced is still one of another module."""
+    for name, parameter in model.named_parameters():
+        if id(parameter) in made:
+            raise StepError(
+                f"expected weights that only linear layers share, but got '{name}', which another"
+                " module has, too: leave it out of the marks, or untie it first"
+            )
+
+
+def update_patterns(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+    drop: float = 0.3,
+    *,
+    norm: Literal["l1", "l2", "linf", "mean"] = "l1",
+    allow_return: bool = False,
+    seed: int = 0,
+) -> int:
+    """Prunes blocks of every layer of a model, and regrows random ones (SET).
+
+    By the runtime of compiled steps: one with the same weights, names and seed chooses the
+    same blocks. Nothing is compiled again. Call it between `optimizer.step()` and the next
+    forward pass; all processes of a distributed run choose alike.
+
+    Args:
+      model: whose layers to update; those whose weight has `requires_grad=False` stay.
+      optimizer: or several. What it keeps of new blocks (tensors of the weight's shape)
+        becomes what it began with.
+      drop: the share of the blocks of each layer to prune.
+      norm: what blocks are ranked by.
+      allow_return: whether a block may be pruned and regrown at once.
+      seed: of the choices, with the name of the weight and the number of the update.
+
+    Returns:
+      How many blocks were pruned.
+    """
+    layers = {
+        f"{name}.weight".lstrip("."): module
+        for name, module in model.named_modules()
+        if isinstance(module, Linear) and module.weight.requires_grad
+    }
+    if not layers:
+        raise StepError("expected a model with block-sparse layers to train, but got none")
+    if norm not in _library.NORMS:
+        raise StepError(f"expected one of {', '.join(_library.NORMS)}, but got '{norm}'")
+    optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
+    held = {id(p) for o in optimizers for group in o.param_groups for p in group["params"]}
+    for name, layer in layers.items():
+        if id(layer.weight) not in held:
+            raise StepError(
+                f"expected an optimizer that has '{name}', but got none that does: make it after"
+                " sparsify"
+            )
+    return _updates.update(layers, optimizers, drop, norm, allow_return, seed)
+
+
+class _Rule:
+    """A mark."""
+
+    def __init__(self, mark: str) -> None:
+        options = dict(part.partition("=")[::2] for part in mark.split())
+        block = re.fullmatch(r"(\d+)x(\d+)", options.get("block", "16x16"))
+        if not {"match"} <= set(options) <= {"match", "block", "density"} or not block:
+            raise StepError(
+                "expected a mark 'match=<regular expression> block=<rows>x<columns>"
+                f" density=<share>', but got '{mark}'"
+            )
+        try:
+            self.match = re.compile(options["match"])
+            self.density = float(options.get("density", "0.1"))
+        except (re.error, ValueError) as error:
+            raise StepError(f"expected a mark that can be read, but got '{mark}': {error}") from error
+        self.block = int(block[1]), int(block[2])
+        if not all(self.block):
+            raise StepError(f"expected blocks of 1x1 or more, but got '{mark}'")
+        self.used = False
+
+
+def densify(model: torch.nn.Module) -> torch.nn.Module:
+    """Puts `torch.nn.Linear` with the same numbers in place of block-sparse layers, in place,
+    and returns the model; or the dense layer, of a layer."""
+    if isinstance(model, Linear):
+        return _dense(model)
+    made: dict[int, torch.nn.Linear] = {}
+    for _, module in list(model.named_modules(remove_duplicate=False)):
+        for name, child in list(module._modules.items()):
+            if isinstance(child, Linear):
+                if id(child) not in made:
+                    made[id(child)] = _dense(child)
+                setattr(module, name, made[id(child)])
+    return model
+
+
+def _dense(layer: Linear) -> torch.nn.Linear:
+    linear = torch.nn.Linear(
+        layer.in_features, layer.out_features, layer.bias is not None,
+        dtype=layer.weight.dtype, device=layer.weight.device,
+    )  # fmt: skip
+    with torch.no_grad():
+        linear.weight.copy_(layer.dense_weight())
+    linear.weight.requires_grad_(layer.weight.requires_grad)
+    if layer.bias is not None:
+        linear.bias = layer.bias
+    return linear.train(layer.training)
