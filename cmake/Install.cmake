@@ -9,11 +9,7 @@ install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT docs)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT docs
   FILES_MATCHING PATTERN "*.py" PATTERN "*.slurm" PATTERN "*.yaml" PATTERN "bert_tiny.mlir.gz")
 
-# Where Debian's Python looks under /usr; another Python wants its own folder.
-set(BSR_PYTHON_INSTALL_DIR lib/python3/dist-packages CACHE STRING
-  "Where the Python package goes, relative to the prefix")
-install(DIRECTORY python/sparse_opt DESTINATION ${BSR_PYTHON_INSTALL_DIR} COMPONENT python
-  PATTERN __pycache__ EXCLUDE)
+include(cmake/Python.cmake)
 
 if(NOT BSR_COMPILER OR BSR_STATIC_LLVM) # whose build is for a wheel
   return()

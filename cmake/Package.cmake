@@ -32,6 +32,6 @@ execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND python3 -B
 ]])
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_BINARY_DIR}/ShlibsLocal.cmake ${PROJECT_BINARY_DIR}/Copyright.cmake)
 # What is written in Python shows in no library.
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "python3 (>= 3.10), python3-numpy")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "python3 (>= 3.10), python3-numpy, python3-yaml")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libmlir-22-dev, llvm-22-dev")
 include(CPack)

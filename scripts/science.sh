@@ -39,5 +39,5 @@ mkdir -p "$output"
 tokens=$output/$grid.tokens
 [[ -e $tokens ]] || sparse-train tokenize --vocabulary 512 --output "$tokens" \
   "$(llvm-config-22 --includedir)$folder" --suffix .h --suffix .td
-scripts/sparse-sweep "examples/$grid.yaml" --output "$output" --set tokens="$tokens" \
+sparse-sweep "examples/$grid.yaml" --output "$output" --set tokens="$tokens" \
   "${options[@]}"

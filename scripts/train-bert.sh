@@ -81,7 +81,7 @@ train sparse "$density" $((steps / 20 + 1))
 train dense 1 0
 
 echo
-python3 scripts/report.py "$output/sparse" "$output/dense" --output "$output/plot.svg"
-python3 scripts/report.py --html "$output/sparse" "$output/dense"
+"$bin/sparse-report" "$output/sparse" "$output/dense" --output "$output/plot.svg"
+"$bin/sparse-report" --html "$output/sparse" "$output/dense"
 echo
 echo "plot: $output/plot.svg, pages: $output/{sparse,dense}/report.html"

@@ -56,9 +56,8 @@ staging=$(mktemp -d)
 trap 'rm -rf "$staging"' EXIT
 cp -r python/pyproject.toml python/sparse_opt scripts/wheel/setup.py LICENSE README.md "$staging"
 find "$staging" -name __pycache__ -prune -exec rm -rf {} +
-printf '\n[project.scripts]\n' >> "$staging/pyproject.toml"
 for tool in sparse-{checkpoint,compile,opt,train}; do
-  echo "$tool = \"sparse_opt._tools:run\"" >> "$staging/pyproject.toml"
+  sed -i "/^\[project.scripts\]$/a $tool = \"sparse_opt._tools:run\"" "$staging/pyproject.toml"
 done
 bundle=$staging/sparse_opt/bundle
 mkdir -p "$bundle"/{bin,lib}
@@ -97,8 +96,9 @@ if ! (cd "$staging" && /usr/bin/python3 setup.py --quiet bdist_wheel --dist-dir 
 fi
 wheel=$output/sparse_opt-$(sed -nE 's/^__version__ = "(.*)"/\1/p' python/sparse_opt/__init__.py)-py3-none-$WHEEL_PLATFORM.whl
 
-# It compiles and trains with nothing on the path.
+# It compiles and trains with nothing on the path, and its commands start.
 /usr/bin/python3 -m pip --disable-pip-version-check install --quiet --root-user-action=ignore --no-deps --no-index --no-compile --target "$staging/there" "$wheel"
 env -i PATH=/nonexistent PYTHONPATH="$staging/there" \
   /usr/bin/python3 test/Install/Inputs/import.py "$staging/there" > /dev/null
+env -i PATH=/nonexistent PYTHONPATH="$staging/there" "$staging/there/bin/sparse-sweep" --help > /dev/null
 echo "$wheel"

@@ -130,7 +130,7 @@ COMMANDS = {
         "sparse-train tokenize": Run(("$", " --vocabulary 400")),
         "sparse-train --set step=step.so --set tokens=text.tokens --set run=runs/first": Run(
             ("$", " --set steps=3 --set held_out.batches=1")),
-        "scripts/sparse-sweep": Tested("Tools/sweep.test"),
+        "sparse-sweep": Tested("Tools/sweep.test"),
     },
     "docs/attention.md": {
         "benchmarks/attention.py": Tested("Benchmarks/attention.test"),
@@ -235,9 +235,10 @@ COMMANDS = {
         "PATH=$PWD/venv": Skip("it runs this test"),
     },
     "docs/runs.md": {
-        "python3 scripts/report.py": Run(),
+        "sparse-report": Run(),
+        "PYTHONPATH=python python3 -m sparse_opt.experiments.report": Run(("python3", "/usr/bin/python3")),
         "pip install": Skip("an index"),
-        "python3 scripts/import-wandb.py": Tested("Tools/import-wandb.test"),
+        "sparse-wandb": Tested("Tools/import-wandb.test"),
         "wandb sync": Skip("a network"),
     },
     "docs/science.md": {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# follow.py SCRIPT RUN: follows a run that is written meanwhile, a line cut in two, one
+# follow.py RUN: follows a run that is written meanwhile, a line cut in two, one
 # written again by a resumed run.
 
 import subprocess
@@ -8,10 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-script, run = sys.argv[1], Path(sys.argv[2])
+run = Path(sys.argv[1])
 (run / "config.yaml").write_text("steps: 4\n")
 follower = subprocess.Popen(
-    [sys.executable, "-u", script, "--follow", "--online", "--interval", "0.02", str(run)], stdout=subprocess.PIPE, text=True
+    [sys.executable, "-u", "-m", "sparse_opt.experiments.wandb_import", "--follow", "--online", "--interval", "0.02", run],
+    stdout=subprocess.PIPE, text=True,
 )
 
 

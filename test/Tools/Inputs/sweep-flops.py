@@ -7,8 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, sys.argv[1])
-from sweep.results import undisturbed
+from sparse_opt.experiments.results import undisturbed
 
 # Times are those of an undisturbed machine.
 times = [{"step": 0}, {"step_time": 3}, {"step_time": 2, "update_time": 0.5},
@@ -19,7 +18,7 @@ assert undisturbed(times, "none") == (0, 0)
 
 # 120 steps, each of 1,000 operations and 30 for each of 4 stored blocks.
 STEP = 1000 + 30 * 4
-folder = Path(sys.argv[2])
+folder = Path(sys.argv[1])
 with open(folder / "grid.csv") as file:
     rows = list(csv.DictReader(file))
 assert len(rows) == 8, rows

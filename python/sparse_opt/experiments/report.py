@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Compares training runs: a table on the standard output, and a plot.
+# The command sparse-report.
 
 """Reads the run folders of sparse-train.
 
-    python3 scripts/report.py RUN... [--output PLOT.svg]
+    sparse-report RUN... [--output PLOT.svg]
 
 prints one table with a column for each run, named as its folder, and draws the
 losses and the turnover of the patterns over the steps.
 
-    python3 scripts/report.py --html RUN...
+    sparse-report --html RUN...
 
 writes RUN/report.html for each: one page that needs nothing else, with its
 losses, rates, times, patterns, densities and configuration. The run may still be
 going on.
 
-    python3 scripts/report.py --compare PAGE.html RUN...
+    sparse-report --compare PAGE.html RUN...
 
 writes such a page of all: their curves together, what differs in their configurations
 beside what came of it. A folder without a run, as one that failed before it began
 leaves it, is left out with a warning.
 """
 
-import argparse
-from pathlib import Path
+from __future__ import annotations
 
-from compare import comparison
-from figures import COLORS, Panel, smooth, svg
-from page import NoRun, page, parse, read_all, read_lines
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sparse_opt.experiments.comparison import comparison
+from sparse_opt.experiments.figures import COLORS, Panel, smooth, svg
+from sparse_opt.experiments.page import page
+from sparse_opt.experiments.results import layout
+from sparse_opt.experiments.runs import NoRun, Points, parse, read_all, read_lines, series
 
 # The picture: two panels over one axis of steps, in pixels.
 WIDTH, LEFT, RIGHT = 760, 70, 740
@@ -35,7 +41,9 @@ LOSS = (46, 330)
 TURNOVER = (370, 480)
 HEIGHT = 530
 
-ROWS = [
+Summary = dict[str, Any]
+
+ROWS: list[tuple[str, str, Callable[[Summary], str]]] = [
     ("held-out loss at the start", "nats", lambda s: f"{s['held_out_start']:.3f}"),
     ("held-out loss at the end", "nats", lambda s: f"{s['held_out_end']:.3f}"),
     ("unigram entropy of the data", "nats", lambda s: f"{s['unigram_entropy']:.3f}"),
@@ -57,19 +65,19 @@ ROWS = [
 class Run:
     """A finished run: its summary, and its metrics by step."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         try:
-            self.summary = parse((path / "summary.json").read_text())
+            self.summary: Summary = parse((path / "summary.json").read_text())
             self.metrics = read_lines(path / "metrics.jsonl")
         except (OSError, ValueError) as error:
             raise NoRun(f"expected '{path}' to hold a finished run, but got: {error}") from None
         self.name = path.name
 
-    def series(self, key, scale=1):
-        return [(m["step"], m[key] * scale) for m in self.metrics if m.get(key) is not None]
+    def series(self, key: str, scale: float = 1) -> Points:
+        return series(self.metrics, key, scale)
 
 
-def cell(value, summary):
+def cell(value: Callable[[Summary], str], summary: Summary) -> str:
     """Returns `value(summary)`, where the summary knows it."""
     try:
         return value(summary)
@@ -77,24 +85,16 @@ def cell(value, summary):
         return "unknown"
 
 
-def table(runs):
+def table(runs: list[Run]) -> str:
     """Returns the comparison as a Markdown table."""
     rows = [["", *(run.name for run in runs)]]
     for label, unit, value in ROWS:
         rows.append([f"{label} ({unit})" if unit else label,
                      *(cell(value, run.summary) for run in runs)])
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines.insert(1, f"|{'-' * (widths[0] + 2)}|"
-                    + "".join(f"{'-' * (width + 1)}:|" for width in widths[1:]))
-    return "\n".join(lines)
+    return layout(rows, 1)
 
 
-def plot(runs):
+def plot(runs: list[Run]) -> str:
     """Returns the SVG: losses above, turnover of the patterns below."""
     steps = max(run.summary["steps"] for run in runs)
     entropy = runs[0].summary.get("unigram_entropy")
@@ -126,8 +126,8 @@ def plot(runs):
     return svg(WIDTH, HEIGHT, loss.parts + turnover.parts)
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Compares training runs.")
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="sparse-report", description="Compares training runs.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--output", type=Path, metavar="PLOT.svg")
     parser.add_argument("--html", action="store_true")
@@ -141,7 +141,7 @@ def main():
             (path / "report.html").write_text(page(path))
         return
     runs = read_all(options.runs, Run)
-    print(table(runs))
+    print(table(runs), end="")
     if options.output:
         options.output.write_text(plot(runs))
 

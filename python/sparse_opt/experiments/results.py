@@ -2,11 +2,22 @@
 #
 # What runs came to: their measures, their FLOPs, their means over seeds, tables.
 
+"""Measures of runs, and the tables of them."""
+
+from __future__ import annotations
+
 import csv
 import io
 import json
 import math
 import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sparse_opt.experiments.grid import Grid, Labels, Run
+from sparse_opt.experiments.runs import Line
+
+Measures = dict[str, float]
 
 MEASURES = [
     # name in the CSV, heading, unit
@@ -18,14 +29,14 @@ MEASURES = [
 ]
 
 
-def undisturbed(metrics, key):
+def undisturbed(metrics: Sequence[Line], key: str) -> tuple[float, int]:
     """Returns (the fastest, how many) of what metrics time as `key`. Runs go side
     by side, and what else a machine does slows all but the fastest of them."""
     times = [line[key] for line in metrics if key in line]
     return min(times, default=0), len(times)
 
 
-def measure(folder):
+def measure(folder: Path) -> Measures | None:
     """Returns the measures of a run that is done; none if it is not."""
     try:
         summary = json.loads((folder / "summary.json").read_text())
@@ -45,22 +56,22 @@ def measure(folder):
 class Group:
     """The runs that differ in nothing but the seed."""
 
-    def __init__(self, labels):
+    def __init__(self, labels: Labels) -> None:
         self.labels = labels
-        self.runs = []  # (seed, measures)
+        self.runs: list[tuple[str, Measures]] = []  # by seeds
 
-    def mean(self, name):
+    def mean(self, name: str) -> float:
         return statistics.fmean(measures[name] for _, measures in self.runs)
 
-    def deviation(self, name):
+    def deviation(self, name: str) -> float:
         """Returns the standard deviation over the seeds; 0 for one run."""
         values = [measures[name] for _, measures in self.runs]
         return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def group(grid, done):
+def group(grid: Grid, done: Mapping[Run, Measures]) -> list[Group]:
     """Returns the groups of the runs in `done`, which maps runs to measures."""
-    groups = {}
+    groups: dict[tuple[str, ...], Group] = {}
     for run in grid.runs:
         if run not in done:
             continue
@@ -71,16 +82,16 @@ def group(grid, done):
     return list(groups.values())
 
 
-def frontier(groups, cost):
+def frontier(groups: Sequence[Group], cost: str) -> list[Group]:
     """Returns the groups that no other beats in both loss and cost, by cost."""
-    best = []
+    best: list[Group] = []
     for entry in sorted(groups, key=lambda g: (g.mean(cost), g.mean("held_out"))):
         if not best or entry.mean("held_out") < best[-1].mean("held_out"):
             best.append(entry)
     return best
 
 
-def digits(value):
+def digits(value: float) -> str:
     """Returns a number in plain notation, to four digits at least."""
     if math.isnan(value):
         return "unknown"
@@ -88,7 +99,7 @@ def digits(value):
     return f"{value:,.{max(0, 4 - before)}f}"
 
 
-def markdown(groups):
+def markdown(groups: Sequence[Group]) -> str:
     """Returns a table with a row for each group."""
     if not groups:
         return "no run is done\n"
@@ -107,7 +118,7 @@ def markdown(groups):
     return layout(rows, len(names))
 
 
-def layout(rows, left):
+def layout(rows: Sequence[Sequence[str]], left: int) -> str:
     """Returns rows as a Markdown table, of which `left` columns are words."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = []
@@ -121,7 +132,7 @@ def layout(rows, left):
     return "\n".join(lines) + "\n"
 
 
-def table(groups):
+def table(groups: Sequence[Group]) -> str:
     """Returns a CSV with a row for each run, unrounded."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

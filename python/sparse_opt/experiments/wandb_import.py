@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Brings training runs into Weights & Biases.
+# The command sparse-wandb.
 
 """Logs the run folders of sparse-train as runs of W&B: configuration, every line
 of metrics.jsonl at its step, summary.
 
-    python3 scripts/import-wandb.py RUN... [--project NAME] [--online]
+    sparse-wandb RUN... [--project NAME] [--online]
 
 writes them offline, into RUN/wandb, without a network or an account; `wandb sync
 RUN/wandb/offline-run-*` sends them later, and `--online` at once. `--follow` logs one
 run while it goes on, until it is done. Numbers have the names that they have in
-TensorBoard; pictures of patterns are images. Needs the packages `wandb` and `pyyaml` of
-Python.
+TensorBoard; pictures of patterns are images. Needs the package `wandb` of Python.
 """
+
+from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from page import parse, read_lines
+import numpy as np
+import yaml
+
+from sparse_opt.experiments.runs import Line, parse, read_lines
 
 OF_PATTERNS = {"density", "used", "imbalance", "pruned", "regrown", "lost", "turnover", "drop"}
 OF_TIME = {"step_time", "batch_time", "forward_backward_time", "optimizer_time", "update_time", "tokens_per_s"}
 OF_SYSTEM = {"peak_memory", "flops", "recompilations"}
 
 
-def tag_of(name):
+def tag_of(name: str) -> str:
     """Returns what TensorBoard calls a number of the metrics (tools/sparse-train/Tracker.cpp)."""
     if name == "held_out":
         return "held_out/loss"
@@ -40,7 +46,7 @@ def tag_of(name):
     return "train/" + name
 
 
-def numbers_of(line):
+def numbers_of(line: Line) -> Iterator[tuple[str, float]]:
     """Yields the numbers of a line of the metrics by their tags."""
     for name, value in line.items():
         if isinstance(value, dict):
@@ -53,10 +59,10 @@ def numbers_of(line):
 class Lines:
     """The lines of a file that another program adds to, each once its end is there."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path, self.place, self.rest = path, 0, b""
 
-    def read(self):
+    def read(self) -> Iterator[Line]:
         with contextlib.suppress(FileNotFoundError), open(self.path, "rb") as file:
             if file.seek(0, 2) < self.place:  # a resumed run drops lines
                 self.place, self.rest = 0, b""
@@ -69,20 +75,19 @@ class Lines:
                     yield parse(line.decode())
 
 
-def image_of(wandb, picture):
+def image_of(wandb: Any, picture: Line) -> Any:
     """Returns the picture of a pattern, dark where blocks are stored."""
-    import numpy as np
-
     rows = [[255 - 17 * int(cell, 16) for cell in line] for line in picture["cells"]]
     grey = np.array(rows, np.uint8)
     scale = max(1, 256 // grey.shape[1])
     return wandb.Image(grey.repeat(scale, 0).repeat(scale, 1))
 
 
-def follow(wandb, run, path, interval):
+def follow(wandb: Any, run: Any, path: Path, interval: float) -> None:
     """Logs what a run writes until it is done."""
     metrics, pictures = Lines(path / "metrics.jsonl"), Lines(path / "patterns.jsonl")
-    last, shown, images = -1, -1, {}
+    last, shown = -1, -1
+    images: dict[int, dict[str, Any]] = {}
     while True:
         # Read before the lines: what is done has written all of them.
         summary = path / "summary.json"
@@ -103,23 +108,21 @@ def follow(wandb, run, path, interval):
         time.sleep(interval)
 
 
-def read(path, follow=False):
+def read(path: Path, follow: bool = False) -> tuple[Any, list[Line], dict[str, Any]]:
     """Returns the configuration, the lines of the metrics and the summary."""
-    import yaml
-
     try:
         config = yaml.safe_load((path / "config.yaml").read_text())
         if follow and not (path / "metrics.jsonl").exists():
             return config, [], {}
         metrics = read_lines(path / "metrics.jsonl")
-        summary = path / "summary.json" # only a finished run has one
+        summary = path / "summary.json"  # only a finished run has one
         return config, metrics, parse(summary.read_text()) if summary.exists() else {}
     except (OSError, ValueError) as error:
         sys.exit(f"error: expected '{path}' to hold a run, but got: {error}")
 
 
-def main():
-    parser = argparse.ArgumentParser(description="Brings training runs into W&B.")
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="sparse-wandb", description="Brings training runs into W&B.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--project", default="sparse-train")
     parser.add_argument("--online", action="store_true")
@@ -131,7 +134,7 @@ def main():
     try:
         import wandb
     except ImportError:
-        sys.exit("error: expected Python's package wandb, but got none: pip install wandb pyyaml")
+        sys.exit("error: expected Python's package wandb, but got none: pip install wandb")
     for path in options.runs:
         config, metrics, summary = read(path, options.follow)
         with wandb.init(project=options.project, name=path.name, dir=path, config=config,

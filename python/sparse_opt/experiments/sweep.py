@@ -1,12 +1,11 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Trains all runs of a grid, and compares them.
+# The command sparse-sweep.
 
 """Runs a grid of sparse-train, and compares what comes out.
 
-    scripts/sparse-sweep GRID [--output DIR] [--set KEY=VALUE]... [--cores N]
-                         [--threads N] [--memory SIZE] [--gpus N,...] [--list]
+    sparse-sweep GRID [--output DIR] [--set KEY=VALUE]... [--cores N]
+                 [--threads N] [--memory SIZE] [--gpus N,...] [--list]
 
 Runs go side by side, each with N threads (1), within the budget of cores (all)
 and memory (what is free now; 4G, 500M). Killed at any moment and called again,
@@ -22,68 +21,69 @@ over seeds, their standard deviation, and what became of predictions), .svg
 nothing else: of steps and updates as long as the fastest. Grids may share a DIR.
 """
 
+from __future__ import annotations
+
 import argparse
+import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
-sys.dont_write_bytecode = True
-from sweep import predictions, results
-from sweep.grid import Grid, GridError, expect, matches
-from sweep.jobs import Lock, Sweep, SweepError
-from sweep.pareto import plot
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def find_train():
-    """Returns sparse-train: the one on the path, or that of this tree."""
-    built = ROOT / "build/dev/bin/sparse-train"
-    found = shutil.which("sparse-train") or (str(built) if built.exists() else None)
-    if not found:
-        raise SweepError("expected sparse-train to be on the path or built, but got none")
-    return found
+from sparse_opt._errors import StepError
+from sparse_opt._tools import find_tool
+from sparse_opt.experiments import predictions, results
+from sparse_opt.experiments.grid import Grid, GridError, expect, matches
+from sparse_opt.experiments.jobs import Budget, Job, Lock, Sweep, SweepError
+from sparse_opt.experiments.pareto import plot
 
 
-def known_keys(train):
+def find_train() -> str:
+    try:
+        return find_tool("sparse-train")
+    except StepError as error:
+        raise SweepError(str(error)) from None
+
+
+def known_keys(train: str) -> list[str]:
     """Returns the keys of a configuration of sparse-train."""
     text = subprocess.run([train, "--help"], check=True, capture_output=True, text=True).stdout
     return re.findall(r"^  ([a-z_]+(?:\.[a-z_]+)*): ", text, re.MULTILINE)
 
 
-def parse_size(text):
+def parse_size(text: str) -> int:
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGT])i?B?", text)
     if not match:
         raise SweepError(f"expected --memory to be a size as 4G or 500M, but got '{text}'")
     return int(float(match[1]) * 1024 ** (" KMGT".index(match[2])))
 
 
-def parse_count(option, text):
+def parse_count(option: str, text: str) -> int:
     if not re.fullmatch("[1-9][0-9]*", text):
         raise SweepError(f"expected {option} to be a whole number above 0, but got '{text}'")
     return int(text)
 
 
-def parse_gpus(text):
+def parse_gpus(text: str | None) -> list[str]:
     gpus = text.split(",") if text else []
     if "" in gpus or len(set(gpus)) < len(gpus):
         raise SweepError(f"expected --gpus to be different GPUs as 0,1, but got '{text}'")
     return gpus
 
 
-def free_memory():
+def free_memory() -> int:
     """Returns the bytes that processes may take without swapping."""
     with open("/proc/meminfo") as info:
         return next(int(line.split()[1]) * 1024 for line in info
                     if line.startswith("MemAvailable:"))
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     minutes = round(seconds / 60)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -93,18 +93,18 @@ def duration(seconds):
 class Report:
     """Says what happens: a line for each run, and on a terminal one that changes."""
 
-    def __init__(self, grid, refresh):
+    def __init__(self, grid: Grid, refresh: Callable[[], object]) -> None:
         self.total = len(grid.runs)
         self.refresh = refresh
         self.line, self.shown = "", 0.0
 
-    def show(self, text):
+    def show(self, text: str) -> None:
         if self.line:
             print("\r\x1b[K", end="")
         self.line = ""
         print(text, flush=True)
 
-    def status(self, sweep):
+    def status(self, sweep: Sweep) -> str:
         left = sweep.seconds_left()
         done = self.total - len(sweep.waiting) - len(sweep.going) - len(sweep.failed)
         text = f"{done}/{self.total} done, {len(sweep.going)} going"
@@ -112,19 +112,16 @@ class Report:
             text += f", {len(sweep.failed)} failed"
         return text + (f", {duration(left)} left" if left is not None else "")
 
-    def started(self, sweep, job):
-        pass
-
-    def finished(self, sweep, job):
-        measures = results.measure(job.folder)
+    def finished(self, sweep: Sweep, job: Job) -> None:
+        measures = results.measure(job.folder) or {"held_out": math.nan}
         self.show(f"{job.folder.name}: held-out loss {measures['held_out']:.4f} in "
                   f"{duration(time.monotonic() - job.begin)}  [{self.status(sweep)}]")
         self.refresh()
 
-    def failed(self, sweep, job):
+    def failed(self, sweep: Sweep, job: Job) -> None:
         self.show(f"{job.folder.name}: {job.failure()}  [{self.status(sweep)}]")
 
-    def progress(self, sweep):
+    def progress(self, sweep: Sweep) -> None:
         if not sys.stdout.isatty() or time.monotonic() < self.shown + 1:
             return
         self.shown = time.monotonic()
@@ -132,7 +129,7 @@ class Report:
         print(f"\r\x1b[K{self.line}", end="", flush=True)
 
 
-def write(path, text):
+def write(path: Path, text: str) -> None:
     """Replaces a file at once."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(text)
@@ -142,14 +139,14 @@ def write(path, text):
 class Results:
     """What a sweep writes: files named after the grid, renewed as runs finish."""
 
-    def __init__(self, grid, folder):
+    def __init__(self, grid: Grid, folder: Path) -> None:
         self.grid, self.folder = grid, folder
         self.stem = Path(grid.path).stem
 
-    def path(self, suffix):
+    def path(self, suffix: str) -> Path:
         return self.folder / (self.stem + suffix)
 
-    def write(self):
+    def write(self) -> str:
         """Writes the tables and the plot of the runs that are done; returns the
         tables."""
         done = {}
@@ -167,13 +164,26 @@ class Results:
         return text
 
 
-def sweep(options):
-    train = find_train()
+def read_budget(options: argparse.Namespace) -> Budget:
+    cores = len(os.sched_getaffinity(0))
+    return Budget(parse_count("--cores", options.cores) if options.cores else cores,
+                  parse_count("--threads", options.threads),
+                  parse_size(options.memory) if options.memory else free_memory(),
+                  parse_gpus(options.gpus))
+
+
+def read_grid(options: argparse.Namespace, train: str) -> Grid:
     for setting in options.set:
         expect("=" in setting, "--set KEY=VALUE", f"'{setting}'")
     overrides = dict(setting.split("=", 1) for setting in options.set)
     grid = Grid(options.grid, known_keys(train), overrides)
     predictions.read(grid)
+    return grid
+
+
+def sweep(options: argparse.Namespace) -> int:
+    train = find_train()
+    grid = read_grid(options, train)
     if options.list:
         for run in grid.runs:
             print(run.folder())
@@ -185,15 +195,9 @@ def sweep(options):
     folder.mkdir(parents=True, exist_ok=True)
     outcome = Results(grid, folder)
     lock = Lock(folder)
-    cores = len(os.sched_getaffinity(0))
-    runs = Sweep(grid, folder, train,
-                 parse_count("--cores", options.cores) if options.cores else cores,
-                 parse_count("--threads", options.threads),
-                 parse_size(options.memory) if options.memory else free_memory(),
-                 parse_gpus(options.gpus),
-                 Report(grid, outcome.write))
+    runs = Sweep(grid, folder, train, read_budget(options), Report(grid, outcome.write))
     print(f"{len(grid.runs)} runs, {len(grid.runs) - len(runs.waiting)} done before; "
-          f"{runs.jobs_at_once} at once, {runs.memory >> 20} MiB", flush=True)
+          f"{runs.jobs_at_once} at once, {runs.budget.memory >> 20} MiB", flush=True)
     runs.execute(lock)
     print(f"\n{outcome.write()}")
     print(f"table: {outcome.path('.csv')}, plot: {outcome.path('.svg')}")
@@ -202,7 +206,11 @@ def sweep(options):
     return 1 if runs.failed else 0
 
 
-def main():
+def refuse(message: str) -> NoReturn:
+    sys.exit(f"error: expected options of sparse-sweep (see --help), but got: {message}")
+
+
+def main() -> NoReturn:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
         usage=argparse.SUPPRESS)
@@ -214,8 +222,7 @@ def main():
     parser.add_argument("--memory", metavar="SIZE")
     parser.add_argument("--gpus", metavar="N,...")
     parser.add_argument("--list", action="store_true")
-    parser.error = lambda message: sys.exit(
-        f"error: expected options of sparse-sweep (see --help), but got: {message}")
+    parser.error = refuse  # type: ignore[method-assign]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(sweep(parser.parse_args()))

@@ -30,6 +30,8 @@ say. Paths are relative to where sparse-sweep is called.
 predictions.py has the form.
 """
 
+from __future__ import annotations
+
 import difflib
 import gzip
 import hashlib
@@ -37,14 +39,19 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+Labels = dict[str, str]
+Settings = dict[str, Any]
+
 SECTIONS = ["output", "config", "set", "models", "methods", "runs", "predictions", "plot"]
-OWN = {"block": "16", "density": "0.1", "match": r"layers\..*_w$"}
-STATIC = {"sparsity.method": "static"}
-METHODS = {"dense": STATIC, "static": STATIC, "dynamic": {}}
+OWN: Settings = {"block": "16", "density": "0.1", "match": r"layers\..*_w$"}
+STATIC: Settings = {"sparsity.method": "static"}
+METHODS: dict[str, Settings] = {"dense": STATIC, "static": STATIC, "dynamic": {}}
 # What says how much and which blocks of a matrix are stored: all, of a dense one.
 STORED = ["sparsity", "sparsity.density", "sparsity.distribution", "sparsity.densities",
           "sparsity.initial_density", "sparsity.init", "sparsity.file"]
@@ -56,15 +63,21 @@ class GridError(Exception):
     """A sentence about what is wrong with a grid."""
 
 
-def expect(condition, what, value):
+def expect(condition: object, what: str, value: str) -> None:
     if not condition:
         raise GridError(f"expected {what}, but got {value}")
 
 
-class Loader(yaml.BaseLoader):
+def expect_map(value: Any, what: str) -> dict[str, Any]:
+    expect(isinstance(value, dict), f"{what} to map keys to values", repr(value))
+    mapping: dict[str, Any] = value
+    return mapping
+
+
+class Loader(yaml.BaseLoader):  # type: ignore[misc]  # has no types
     """Reads every scalar as the text that stands there, and a key once."""
 
-    def construct_mapping(self, node, deep=False):
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         mapping = super().construct_mapping(node, deep)
         if isinstance(node, yaml.MappingNode) and len(mapping) != len(node.value):
             names = [key.value for key, _ in node.value]
@@ -74,7 +87,7 @@ class Loader(yaml.BaseLoader):
         return mapping
 
 
-def read_yaml(path, what):
+def read_yaml(path: str, what: str) -> dict[str, Any]:
     """Returns the mapping in a YAML file."""
     try:
         value = yaml.load(Path(path).read_text(), Loader)
@@ -84,11 +97,12 @@ def read_yaml(path, what):
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise GridError(f"expected {what} '{path}' to be YAML, but got: {reason}") from None
-    expect(isinstance(value, dict), f"{what} '{path}' to map keys to values", repr(value))
-    return value
+    return expect_map(value, f"{what} '{path}'")
 
 
-def number(text, what, low, high=math.inf, kind=float):
+def number(
+    text: Any, what: str, low: float, high: float = math.inf, kind: Callable[[Any], float] = float
+) -> float:
     """Returns the number that `text` stands for, low < number <= high."""
     noun = "a whole number" if kind is int else "a number"
     limits = f"above {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
@@ -100,19 +114,19 @@ def number(text, what, low, high=math.inf, kind=float):
     return value
 
 
-def block_shape(text):
+def block_shape(text: object) -> list[int]:
     """Returns [rows, cols] of a block written as 4 or as 4x8."""
     match = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", str(text))
-    expect(match, "'block' to be a size as 4 or 4x8", f"'{text}'")
+    if not match:
+        raise GridError(f"expected 'block' to be a size as 4 or 4x8, but got '{text}'")
     return [int(match[1]), int(match[2] or match[1])]
 
 
-def flatten(settings, what):
+def flatten(settings: Any, what: str) -> Settings:
     """Returns settings with sections written as dots: {a: {b: 1}} is {a.b: 1}.
     A list of groups of weights, the section sparsity, stays as it is."""
-    expect(isinstance(settings, dict), f"{what} to map keys to values", repr(settings))
-    flat = {}
-    for key, value in settings.items():
+    flat: Settings = {}
+    for key, value in expect_map(settings, what).items():
         if isinstance(value, dict):
             flat.update({f"{key}.{inner}": item for inner, item in value.items()})
         else:
@@ -120,10 +134,10 @@ def flatten(settings, what):
     return flat
 
 
-def merge(*layers):
+def merge(*layers: Settings) -> Settings:
     """Returns settings of which later ones win. Groups of weights replace all of
     their section; what comes later is for all groups."""
-    merged = {}
+    merged: Settings = {}
     for layer in layers:
         if "sparsity" in layer:
             merged = {key: value for key, value in merged.items()
@@ -132,12 +146,12 @@ def merge(*layers):
     return merged
 
 
-def nearest(name, names):
+def nearest(name: str, names: Iterable[str]) -> str:
     best = max(names, key=lambda other: difflib.SequenceMatcher(None, name, other).ratio())
     return f" (the nearest is '{best}')"
 
 
-def matches(labels, settings):
+def matches(labels: Labels, settings: Settings) -> bool:
     """Returns whether labels have the values of settings, or one of a list."""
     return all(labels[key] in (value if isinstance(value, list) else [value])
                for key, value in settings.items())
@@ -146,13 +160,13 @@ def matches(labels, settings):
 class Run:
     """One run: what it is called, and what sparse-train is told."""
 
-    def __init__(self, model, method, settings):
+    def __init__(self, model: Model, method: str, settings: Settings) -> None:
         self.model, self.method, self.settings = model, method, settings
 
-    def block(self):
+    def block(self) -> list[int]:
         return block_shape(self.settings["block"])
 
-    def labels(self):
+    def labels(self) -> Labels:
         """The words for a run, in the order of a table's columns."""
         dense = self.method == "dense"
         block = "x".join(map(str, dict.fromkeys(self.block())))
@@ -160,7 +174,7 @@ class Run:
                 "block": "" if dense else block,
                 "density": self.settings["density"]}
 
-    def options(self):
+    def options(self) -> Settings:
         """The settings as sparse-train wants them; the step is the model's."""
         out = {key: value for key, value in self.settings.items() if key not in OWN}
         rows, cols = self.block()
@@ -170,7 +184,7 @@ class Run:
         # Groups of weights come first: what comes later is for all of them.
         return dict(sorted(out.items(), key=lambda item: item[0] != "sparsity"))
 
-    def kind(self):
+    def kind(self) -> str:
         """Names what is compiled: runs of one kind share a step and its memory.
         sparse-train compiles one with scores for rigl."""
         groups = self.settings.get("sparsity", [])
@@ -178,7 +192,7 @@ class Run:
             group.get("method") for group in groups if isinstance(group, dict))]
         return digest([self.model.digest, self.options()["compile.options"], "rigl" in methods])
 
-    def folder(self):
+    def folder(self) -> str:
         """Names the run's folder, by what is easy to read and by everything."""
         words = [*self.labels().values(), f"seed{self.settings['seed']}"]
         words = [re.sub(r"[^\w.]+", "_", word) for word in words if word]
@@ -188,10 +202,9 @@ class Run:
 class Model:
     """A step, and the settings of its runs."""
 
-    def __init__(self, name, entry):
+    def __init__(self, name: str, entry: Any) -> None:
         what = f"model '{name}'"
-        entry = dict(entry) if isinstance(entry, dict) else entry
-        expect(isinstance(entry, dict), f"{what} to map keys to values", repr(entry))
+        entry = dict(expect_map(entry, what))
         expect("step" in entry, f"{what} to have a 'step'", "none")
         self.name, self.step = name, Path(entry.pop("step"))
         self.settings = flatten(entry, what)
@@ -206,7 +219,7 @@ class Model:
         self.digest = hashlib.sha256(self.content).hexdigest()
 
 
-def digest(value):
+def digest(value: object) -> str:
     text = json.dumps(value, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -214,7 +227,7 @@ def digest(value):
 class Grid:
     """The runs of a grid file, in its order, each once."""
 
-    def __init__(self, path, keys, overrides):
+    def __init__(self, path: str, keys: Sequence[str], overrides: Settings) -> None:
         """`keys` are those of sparse-train, `overrides` settings of all runs."""
         self.path, self.overrides = path, overrides
         self.keys = [*keys, *OWN, "sparsity"]
@@ -234,14 +247,14 @@ class Grid:
         methods = {name: flatten(entry, f"method '{name}'")
                    for name, entry in {**METHODS, **grid.get("methods", {})}.items()}
 
-        runs = {}
+        runs: dict[str, Run] = {}
         for entry in grid["runs"]:
             entry = flatten(entry, "each of 'runs'")
             choices = [value if isinstance(value, list) else [value] for value in entry.values()]
             for key, values in zip(entry, choices):
                 expect(values, f"'{key}' to have a value", "none")
-            for values in itertools.product(*choices):
-                run = self.make_run(dict(zip(entry, values)), common, methods)
+            for chosen in itertools.product(*choices):
+                run = self.make_run(dict(zip(entry, chosen)), common, methods)
                 runs[run.folder()] = run
         self.runs = list(runs.values())
         self.varied = self.find_varied()
@@ -253,9 +266,10 @@ class Grid:
         expect(isinstance(self.predictions, list), "'predictions' to be a list",
                repr(self.predictions))
 
-    def find_varied(self):
+    def find_varied(self) -> list[str]:
         """Returns the settings that tell runs apart whose axes and seeds do not."""
-        values, varied = {}, {}
+        values: dict[tuple[str, ...], Any] = {}
+        varied: dict[str, bool] = {}
         for run in self.runs:
             for key, value in run.settings.items():
                 if key not in [*AXES, "seed"]:
@@ -264,10 +278,10 @@ class Grid:
                         varied[key] = True
         return list(varied)
 
-    def make_run(self, cell, common, methods):
-        def take(key, known):
+    def make_run(self, cell: Settings, common: Settings, methods: dict[str, Settings]) -> Run:
+        def take(key: str, known: Mapping[str, Any]) -> str:
             expect(key in cell, f"each of 'runs' to have a '{key}'", repr(cell))
-            name = cell.pop(key)
+            name: str = cell.pop(key)
             expect(name in known, f"{key} to be one of {', '.join(known)}", f"'{name}'")
             return name
 

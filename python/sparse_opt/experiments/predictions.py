@@ -16,11 +16,20 @@ Runs are paired that agree in the seed and in every setting that `better` and
 combination of the settings that they agree in but for the seed, makes rows.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from sweep.grid import AXES, expect, matches
+from sparse_opt.experiments.grid import AXES, Grid, Labels, Settings, expect, matches
+from sparse_opt.experiments.results import Group
+
+Pairs = tuple[tuple[str, str], ...]
+BySeed = dict[str, float]
+Loss = tuple[Labels, str, float]  # of a seed
 
 CLAIMS = ["beats", "no worse"]
 KEYS = ["say", "better", "than", "where", "claim"]
@@ -29,7 +38,7 @@ ERRORS = 2
 
 
 class Prediction:
-    def __init__(self, entry, varied):
+    def __init__(self, entry: dict[str, Any], varied: Sequence[str]) -> None:
         """`varied` names what runs of the grid differ in beside the axes."""
         labels = [*AXES, *varied]
         expect(isinstance(entry, dict) and set(entry) <= set(KEYS)
@@ -45,14 +54,14 @@ class Prediction:
             for key in part:
                 expect(key in labels, f"a prediction to be about {', '.join(labels)}", f"'{key}'")
 
-    def pairs(self, rows):
+    def pairs(self, rows: Sequence[Loss]) -> Iterator[tuple[Pairs, Pairs, Pairs, list[float]]]:
         """Returns what `better` and `than` agree in, what each is, and the loss of
         `than` less that of `better` for each seed; `rows` are (labels, seed, loss)."""
         named = {*self.better, *self.than}
 
-        def select(part):
+        def select(part: Settings) -> dict[Pairs, dict[Pairs, BySeed]]:
             """Returns losses by seed, by what is named, by what is not."""
-            chosen = {}
+            chosen: dict[Pairs, dict[Pairs, BySeed]] = {}
             for labels, seed, loss in rows:
                 if matches(labels, {**self.where, **part}):
                     agreed = tuple(pair for pair in labels.items() if pair[0] not in named)
@@ -68,7 +77,7 @@ class Prediction:
                 if differences:
                     yield agreed, mine, other, differences
 
-    def verdict(self, differences):
+    def verdict(self, differences: Sequence[float]) -> tuple[float, float, str]:
         """Returns (mean, standard error, verdict)."""
         mean = statistics.fmean(differences)
         if len(differences) < 2:
@@ -81,16 +90,16 @@ class Prediction:
         return mean, error, "yes" if mean > 0 else "no"
 
 
-def words(pairs):
+def words(pairs: Sequence[tuple[str, str]]) -> str:
     """Returns settings in a few words: [("block", "1")] is "block 1"."""
     return ", ".join(f"{key} {value}" for key, value in pairs if value)
 
 
-def read(grid):
+def read(grid: Grid) -> list[Prediction]:
     return [Prediction(entry, grid.varied) for entry in grid.predictions]
 
 
-def rows(grid, groups):
+def rows(grid: Grid, groups: Sequence[Group]) -> Iterator[list[str]]:
     """Returns the rows of the table of a grid's predictions."""
     losses = [(group.labels, seed, measures["held_out"])
               for group in groups for seed, measures in group.runs]

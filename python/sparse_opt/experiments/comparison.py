@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# The page that compares training runs: HTML that needs no other file and no script.
+# The page that compares training runs.
 
+"""HTML that needs no other file and no script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
 from html import escape
+from pathlib import Path
+from typing import Any
 
-from figures import smooth
-from page import LOG, STYLE, Figure, NoRun, parse, read_all, read_config, read_lines
+from sparse_opt.experiments.figures import LOG, Figure, smooth
+from sparse_opt.experiments.page import STYLE
+from sparse_opt.experiments.runs import NoRun, Points, parse, read_all, read_config, read_lines, series
 
 # A color for each of many runs.
 COLORS = ["#1f5fa8", "#c8641e", "#3c8c46", "#8c3c8c", "#b8332e", "#2a9d9d", "#8a6d1f", "#555555"]
 
 # What of a run is told beside its configuration.
-RESULTS = [
+RESULTS: list[tuple[str, Callable[[Run], str]]] = [
     ("held-out loss", lambda run: f"{run.last('held_out'):.4f}"),
     ("training loss", lambda run: f"{run.last('loss'):.4f}"),
     ("steps", lambda run: f"{run.last('step'):,}"),
@@ -25,7 +33,7 @@ RESULTS = [
 class Run:
     """A run that may be going on."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         try:
             self.config = dict(read_config((path / "config.yaml").read_text()))
             self.metrics = read_lines(path / "metrics.jsonl")
@@ -35,18 +43,18 @@ class Run:
             raise NoRun(f"expected '{path}' to hold a run, but got: {error}") from None
         self.name = path.resolve().name
 
-    def series(self, key, scale=1):
-        return [(m["step"], m[key] * scale) for m in self.metrics if m.get(key) is not None]
+    def series(self, key: str, scale: float = 1) -> Points:
+        return series(self.metrics, key, scale)
 
-    def last(self, key):
+    def last(self, key: str) -> Any:
         return self.series(key)[-1][1]
 
-    def median(self, key):
+    def median(self, key: str) -> float:
         values = sorted(value for _, value in self.series(key))
         return values[len(values) // 2]
 
 
-def tell(value, run):
+def tell(value: Callable[[Run], str], run: Run) -> str:
     """Returns `value(run)`, where its metrics know it."""
     try:
         return value(run)
@@ -54,7 +62,7 @@ def tell(value, run):
         return "unknown"
 
 
-def table(runs):
+def table(runs: list[Run]) -> str:
     """Returns the runs with what differs between them, and what came of it."""
     keys = dict.fromkeys(key for run in runs for key in run.config if key != "run")
     differ = [key for key in keys if len({run.config.get(key, "") for run in runs}) > 1]
@@ -70,19 +78,19 @@ def table(runs):
     return f'<div class="scroll"><table class="plain">{"".join(rows)}</table></div>'
 
 
-def figures(runs):
+def figures(runs: list[Run]) -> str:
     """Returns the figures, a curve for each run."""
     steps = max(int(run.config["steps"]) for run in runs)
     parts = []
-    for title, key, scale, limits, has_log in (
-        ("held-out loss", "held_out", 1, {}, True),
-        ("training loss, mean of 10", "loss", 1, {}, True),
-        ("held-out accuracy", "held_out_accuracy", 1, {"low": 0}, False),
-        ("learning rate", "lr", 1, {"low": 0}, False),
-        ("density (%)", "density", 100, {"low": 0}, False),
-        ("positions ever used (%)", "used", 100, {"low": 0}, False),
-        ("blocks replaced by an update (%)", "turnover", 100, {"low": 0}, False),
-        ("time of a step (ms), mean of 10", "step_time", 1e3, {"low": 0}, True),
+    for title, key, scale, low, has_log in (
+        ("held-out loss", "held_out", 1, None, True),
+        ("training loss, mean of 10", "loss", 1, None, True),
+        ("held-out accuracy", "held_out_accuracy", 1, 0, False),
+        ("learning rate", "lr", 1, 0, False),
+        ("density (%)", "density", 100, 0, False),
+        ("positions ever used (%)", "used", 100, 0, False),
+        ("blocks replaced by an update (%)", "turnover", 100, 0, False),
+        ("time of a step (ms), mean of 10", "step_time", 1e3, 0, True),
     ):
         # The table has the colors.
         figure = Figure(title, steps, legend=False)
@@ -92,11 +100,11 @@ def figures(runs):
                 points = smooth(points)
             figure.curve(run.name, points, COLORS[i % len(COLORS)], dots=len(points) < 60)
         if figure.curves:
-            parts.append(figure.both(**limits) if has_log else figure.draw(**limits))
+            parts.append(figure.both(low) if has_log else figure.draw(low))
     return "\n".join(parts)
 
 
-def comparison(paths):
+def comparison(paths: list[Path]) -> str:
     """Returns the page of the runs in these folders."""
     runs = read_all(paths, Run)
     body = (f"<h1>{len(runs)} runs</h1><p>What differs in their configurations, and what came of "
