@@ -52,7 +52,7 @@ for path in other_tools:
     llvm_config.with_environment("PATH", path, append_path=True)
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["bsr-unittests", "fuzz-runtime", "fuzz-train", "ptx-api-check", "ptx-run", "sparse-checkpoint", "sparse-compile", "sparse-lsp-server", "sparse-opt", "sparse-partition", "sparse-reduce", "sparse-report", "sparse-run", "sparse-sweep", "sparse-train", "sparse-wandb", "mlir-opt", "mlir-translate",
+    ["bsr-unittests", "fuzz-runtime", "fuzz-train", *(["ptx-api-check", "ptx-run"] if config.has_ptx else []), "sparse-checkpoint", "sparse-compile", "sparse-lsp-server", "sparse-opt", "sparse-partition", "sparse-reduce", "sparse-report", "sparse-run", "sparse-sweep", "sparse-train", "sparse-wandb", "mlir-opt", "mlir-translate",
      "mlir-runner", "runtime-check"],
     [*other_tools, os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
@@ -102,10 +102,13 @@ if gpu:
     # The instructions of these chips alone are in programs for them alone.
     config.substitutions.append(("%gpu_chip", version + "a" * (version in ("sm_90", "sm_100"))))
 llvm_config.with_system_environment(["BSR_ALL", "CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
-if os.environ.get("PTX_RUN_DEVICE") != "1":
-    config.available_features.add("ptx-interpreter")
-else:
+# What runs kernels without a GPU, and the driver that it is behind; and the tests of what it does and checks.
+if config.has_ptx:
+    config.available_features.add("ptx-run")
+if os.environ.get("PTX_RUN_DEVICE") == "1":
     lit_config.note(f"kernels run on {gpu or 'a GPU, but there is none'}: nothing checks what they do; tests of the interpreter are not run")
+elif config.has_ptx:
+    config.available_features.add("ptx-interpreter")
 
 
 # An MPI, and what reaches it.

@@ -5,7 +5,8 @@ A room is a folder of lib/ with a library of CMake; its headers lie in the folde
 the same name under include/bsr. It includes headers of its own and of the rooms that
 its library links, no room links itself over others, and what no other room includes
 (a header in lib/) is included in its own folder alone. The runtime includes nothing
-of the compiler, its rooms include those that RUNTIME has, and support/, which all may include, nothing of any other folder.
+of the compiler, its rooms include those that RUNTIME has, support/, which all may
+include, nothing of any other folder, and ptx/ nothing but support/.
 The compiler knows one header of the runtime, the interface of a step, bsr/step.h.
 
     check_rooms.py <source root>
@@ -79,8 +80,9 @@ for folder in sorted(path.name for path in (root / "runtime").iterdir() if path.
                 errors.append(f"{where}: expected runtime/{folder} to include rooms that RUNTIME has for it, but got '{name}'")
             elif not other and not (path.parent / name).exists():
                 errors.append(f"{where}: expected a header of the same folder, but got '{name}'")
-for path in (root / "support").glob("*.[hc]*"):
-    for where, name in includes(path):
-        if not (path.parent / name).exists() and not name.endswith(".inc"):  # which the build makes
-            errors.append(f"{where}: expected headers of support/, but got '{name}'")
+for folder, others in (("support", ()), ("ptx", ("support/",))):
+    for path in (root / folder).rglob("*.[hc]*"):
+        for where, name in includes(path):
+            if not (path.parent / name).exists() and not name.endswith(".inc") and not name.startswith((f"{folder}/", *others)):  # the build makes .inc
+                errors.append(f"{where}: expected headers of {' and '.join([folder + '/', *others])}, but got '{name}'")
 sys.exit("\n".join(errors) or 0)

@@ -3,7 +3,7 @@
 // The library without ptx-run: memory, modules and variables that launches
 // share.
 
-#include "Interpreter.h"
+#include "ptx/Interpreter.h"
 #include "support/Error.h"
 #include <cstdio>
 #include <cstring>

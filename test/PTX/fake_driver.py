@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Calls the driver of test/PTX/FakeDriver and compares its results with CUDA's.
+"""Calls the driver of ptx/FakeDriver and compares its results with CUDA's.
 
     fake_driver.py LIBRARY
 """

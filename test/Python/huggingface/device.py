@@ -3,6 +3,7 @@
 # Weights go from transformers into a step on a GPU, which is the PTX interpreter behind a
 # driver, and back: the files of the processor, but for rounding once it has trained.
 
+# REQUIRES: ptx-run
 # RUN: rm -rf %t && mkdir %t
 # RUN: env LD_LIBRARY_PATH=%fake_driver %python %s %t 2>/dev/null | FileCheck %s
 

@@ -3,6 +3,7 @@
 # A step on a GPU, which is the PTX interpreter behind a driver: what it learns is what the
 # processor does, with the same calls.
 
+# REQUIRES: ptx-run
 # RUN: env LD_LIBRARY_PATH=%fake_driver %numpy_python -u %s %t.bsr | FileCheck %s
 # RUN: env LD_LIBRARY_PATH=%fake_driver FAKE_DRIVER_DEVICES=0 %numpy_python -u %s none | FileCheck %s --check-prefix=NONE
 

@@ -2,8 +2,8 @@
 //
 // Modules, which are texts of PTX, and their functions.
 
-#include "Program.h"
 #include "State.h"
+#include "ptx/Program.h"
 #include <algorithm>
 #include <cstring>
 

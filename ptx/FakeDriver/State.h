@@ -14,7 +14,7 @@
 #ifndef PTX_FAKEDRIVER_STATE_H
 #define PTX_FAKEDRIVER_STATE_H
 
-#include "Interpreter.h"
+#include "ptx/Interpreter.h"
 #include "support/CudaDriver.h"
 #include "support/Error.h"
 #include <chrono>
