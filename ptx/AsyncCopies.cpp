@@ -46,10 +46,7 @@ static void copyAsync(Warp &warp, const Insn &insn, uint32_t mask) {
   });
   Counts &counts = warp.block->cluster->counts;
   ++counts.asyncCopies;
-  uint64_t sectors = counts.globalSectors;
-  countGlobal(counts, from, reading, bytes);
-  if (insn.aux & passesL1)
-    counts.passedSectors += counts.globalSectors - sectors;
+  countGlobal(warp, from, reading, Access::Read, insn.aux & passesL1);
   countShared(counts, to, mask, bytes);
 }
 

@@ -89,7 +89,7 @@ static void atomic(Warp &warp, const Insn &insn, uint32_t mask) {
   if (shared)
     countShared(counts, addresses, mask, sizeof(T));
   else
-    countGlobal(counts, addresses, mask, sizeof(T));
+    countGlobal(warp, addresses, mask, Access::Atomic);
 }
 
 bool ptx::decodeAtomic(Decoder &d) {

@@ -212,13 +212,16 @@ static void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
       cluster.counts.bulkBytes += copy.bytes;
     }
     // What a copy reads, it reads once for all.
-    constexpr uint64_t sectorBytes = 32;
-    std::set<uint64_t> sectors;
+    std::set<uint64_t> found;
     for (size_t i = 0; i < box.from.size(); ++i)
       if (box.valid[i])
-        sectors.insert(box.from[i] / sectorBytes);
+        found.insert(box.from[i] / sectorBytes);
+    std::vector<uint64_t> sectors(found.begin(), found.end());
     cluster.counts.globalSectors += sectors.size();
     cluster.counts.passedSectors += sectors.size();
+    cluster.counts.l2Sectors += sectors.size();
+    countBuffers(warp, sectors.data(), unsigned(sectors.size()),
+                 /*writes=*/false);
   });
 }
 

@@ -195,6 +195,8 @@ void Cluster::start(uint64_t number) {
       warp.wgmma = WgmmaState();
       warp.lastAllocation = nullptr;
       warp.clusterArrived = false;
+      warp.executed = 0;
+      warp.cached.fill(~uint64_t(0));
       warp.registers = launch->registers;
       warp.registerChanges = 0;
       for (const Constant &constant : kernel.constants)
@@ -254,6 +256,10 @@ void Cluster::run() {
       checkIssued(*this);
       checkRegisterChanges(*this);
       checkCopies(*this);
+      counts.blocks += blocks.size();
+      for (const Block &block : blocks)
+        for (const Warp &warp : block.warps)
+          counts.longestWarp = std::max(counts.longestWarp, warp.executed);
       return;
     }
     if (progress)

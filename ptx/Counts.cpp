@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Counts.h"
+#include <algorithm>
 #include <sstream>
 
 using namespace ptx;
@@ -30,7 +31,9 @@ static const Field fields[] = {
     {"global requests", &Counts::globalRequests},
     {"global sectors", &Counts::globalSectors},
     {"global lines", &Counts::globalLines},
-    {"global sectors past L1", &Counts::passedSectors}};
+    {"global sectors past L1", &Counts::passedSectors},
+    {"sectors of L2", &Counts::l2Sectors},
+    {"thread blocks", &Counts::blocks}};
 
 uint64_t Counts::total() const {
   uint64_t sum = 0;
@@ -42,8 +45,21 @@ uint64_t Counts::total() const {
 void Counts::add(const Counts &other) {
   for (unsigned i = 0; i < numClasses; ++i)
     instructions[i] += other.instructions[i];
+  auto addAll = [](auto &to, const auto &from) {
+    std::transform(from.begin(), from.end(), to.begin(), to.begin(),
+                   std::plus<uint64_t>());
+  };
+  addAll(units, other.units);
+  addAll(mmaFlops, other.mmaFlops);
+  addAll(wgmmaFlops, other.wgmmaFlops);
   for (const Field &field : fields)
     this->*field.value += other.*field.value;
+  longestWarp = std::max(longestWarp, other.longestWarp);
+  buffers.resize(std::max(buffers.size(), other.buffers.size()));
+  for (size_t i = 0; i < other.buffers.size(); ++i) {
+    buffers[i].read += other.buffers[i].read;
+    buffers[i].written += other.buffers[i].written;
+  }
 }
 
 std::string Counts::text() const {
@@ -55,5 +71,17 @@ std::string Counts::text() const {
   for (const Field &field : fields)
     if (this->*field.value)
       out << field.name << ": " << this->*field.value << "\n";
+  auto write = [&](const char *what, const auto &names, const auto &values) {
+    for (size_t i = 0; i < std::size(names); ++i)
+      if (values[i])
+        out << what << names[i] << ": " << values[i] << "\n";
+  };
+  static const char *const types[nvidia::numTensorTypes] = {"16 bits", "tf32"};
+  write("FLOP of mma of ", types, mmaFlops);
+  write("FLOP of wgmma of ", types, wgmmaFlops);
+  static const char *const unitNames[nvidia::numUnits] = {
+      "f32", "f64", "integers", "approximations"};
+  write("instructions of ", unitNames, units);
+  out << "longest warp: " << longestWarp << "\n";
   return out.str();
 }

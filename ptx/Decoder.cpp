@@ -290,7 +290,9 @@ Insn ptx::decode(KernelBuilder &builder, const Statement &statement) {
     d.insn.kind = Class::Other;
     if (known(d)) {
       d.done();
-      return d.finish();
+      Insn insn = d.finish();
+      findResources(statement.opcode, insn);
+      return insn;
     }
   }
   d.fail("expected an instruction that the interpreter knows, but got '",

@@ -11,6 +11,9 @@
 
 namespace ptx {
 
+/// Notes which unit an instruction occupies, and the FLOPs of a product.
+void findResources(std::string_view opcode, Insn &insn);
+
 /// Decodes a statement; fails where anything of it is unknown.
 Insn decode(KernelBuilder &builder, const Statement &statement);
 

@@ -141,7 +141,11 @@ static inline bool noteRead(const Visitor &visitor, Shadow &shadow) {
 }
 
 /// The first of `size` bytes without a value, or `size`.
-static unsigned findUnwritten(const uint8_t *written, unsigned size) {
+static unsigned findUnwritten(const Allocation &from, uint64_t offset,
+                              unsigned size) {
+  if (from.isDefined)
+    return size;
+  const uint8_t *written = &from.written[offset];
   unsigned i = 0;
   for (uint64_t eight; i + 8 <= size; i += 8) {
     std::memcpy(&eight, written + i, 8);
@@ -168,27 +172,30 @@ uint8_t *ptx::accessGlobal(Warp &warp, const Insn &insn, unsigned lane,
               : "");
   warp.lastAllocation = found;
   uint64_t offset = address - found->address;
-  uint8_t *written = &found->written[offset];
   unsigned unwritten =
-      access == Access::Write ? size : findUnwritten(written, size);
+      access == Access::Write ? size : findUnwritten(*found, offset, size);
   if (unwritten < size)
     warp.fail(insn, lane,
               "expected bytes with a value, but got global address ",
               address + unwritten, ", which nobody wrote");
   unsigned shift = memory.granuleShift();
   Visitor visitor(warp, lane);
-  for (uint64_t i = offset >> shift; i <= (offset + size - 1) >> shift; ++i)
+  bool notes = warp.block->cluster->launch->options->findsGlobalRaces;
+  for (uint64_t i = offset >> shift; notes && i <= (offset + size - 1) >> shift;
+       ++i)
     if (access != Access::Read || !noteRead(visitor, found->shadow[i]))
       note(warp, insn, lane, address, visitor, found->shadow[i], access);
-  if (access != Access::Read)
-    std::memset(written, 1, size);
+  if (access != Access::Read && !found->isDefined)
+    std::memset(&found->written[offset], 1, size);
   return &found->bytes[offset];
 }
 
 void ptx::readGlobal(Warp &warp, const Insn &insn, uint32_t mask,
                      const uint64_t *addresses, unsigned size,
                      const uint8_t **from) {
-  unsigned shift = warp.block->cluster->launch->memory->granuleShift();
+  const Launch &launch = *warp.block->cluster->launch;
+  unsigned shift = launch.memory->granuleShift();
+  bool notes = launch.options->findsGlobalRaces;
   Visitor visitor(warp, 0);
   uint32_t stamp = visitor.stamp;
   forLanes(mask, [&](unsigned lane) {
@@ -197,10 +204,10 @@ void ptx::readGlobal(Warp &warp, const Insn &insn, uint32_t mask,
     // Where anything is unusual, all is checked.
     bool isUsual = found && offset < found->size &&
                    size <= found->size - offset &&
-                   findUnwritten(&found->written[offset], size) == size;
+                   findUnwritten(*found, offset, size) == size;
     visitor.stamp = stamp + lane;
     uint64_t end = (offset + size - 1) >> shift;
-    for (uint64_t i = offset >> shift; isUsual && i <= end; ++i)
+    for (uint64_t i = offset >> shift; notes && isUsual && i <= end; ++i)
       isUsual = noteRead(visitor, found->shadow[i]);
     from[lane] = isUsual ? &found->bytes[offset]
                          : accessGlobal(warp, insn, lane, addresses[lane], size,

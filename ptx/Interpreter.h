@@ -76,13 +76,24 @@ struct LaunchOptions {
   unsigned threads = 0;
   unsigned registers = 0; ///< a thread, as ptxas would say; 0: unknown
   uint64_t limit = uint64_t(1) << 32; ///< warp instructions of one block
+  /// The thread blocks that run, by their numbers, with all of their clusters,
+  /// each once; none: all of the grid.
+  std::vector<uint64_t> blocks;
+  bool countsBuffers = false;   ///< fills Counts::buffers
+  bool findsGlobalRaces = true; ///< those in global memory are errors
+  /// mbarrier.try_wait ends when its phase does, and counts once, as if a chip
+  /// suspended the warp for as long; else it fails at once.
+  bool suspendsWaits = false;
 };
+
+/// The number of the cluster that has thread block `block`.
+uint64_t clusterOf(uint64_t block, const LaunchOptions &options);
 
 /// Refuses what launch() refuses before it runs anything.
 void checkLaunch(const Module &module, std::string_view entry,
                  const LaunchOptions &options);
 
-/// Runs an entry on every block, and checks every access.
+/// Runs an entry on blocks of threads, and checks every access.
 Counts launch(const Module &module, std::string_view entry,
               const LaunchOptions &options, Memory &memory);
 

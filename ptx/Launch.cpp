@@ -110,12 +110,33 @@ static Launch prepare(const Module &module, std::string_view entry,
     bsr::fail("expected ", kernel.info.parameterBytes,
               " bytes of parameters of '", kernel.info.name, "', but got ",
               options.parameters.size());
+  for (uint64_t block : options.blocks)
+    if (block >= options.grid.count())
+      bsr::fail("expected thread blocks of 0 to ", options.grid.count() - 1,
+                ", but got ", block);
   return launch;
 }
 
 void ptx::checkLaunch(const Module &module, std::string_view entry,
                       const LaunchOptions &options) {
   prepare(module, entry, options);
+}
+
+uint64_t ptx::clusterOf(uint64_t block, const LaunchOptions &options) {
+  const Dim &grid = options.grid, &size = options.cluster;
+  uint64_t x = block % grid.x / size.x, y = block / grid.x % grid.y / size.y,
+           z = block / grid.x / grid.y / size.z;
+  return x + grid.x / size.x * (y + grid.y / size.y * z);
+}
+
+/// The clusters that run, by their numbers.
+static std::vector<uint64_t> chooseClusters(const LaunchOptions &options) {
+  std::vector<uint64_t> chosen;
+  for (uint64_t block : options.blocks)
+    chosen.push_back(clusterOf(block, options));
+  std::sort(chosen.begin(), chosen.end());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  return chosen;
 }
 
 /// PTX_RUN_THREADS of the environment, or one a core.
@@ -140,7 +161,10 @@ Counts ptx::launch(const Module &module, std::string_view entry,
     launch.addresses.push_back(module.address(address.second, memory));
   memory.beginLaunch(kernel.globalShift);
 
-  uint64_t clusters = launch.grid.count() / launch.cluster.count();
+  std::vector<uint64_t> chosen = chooseClusters(options);
+  uint64_t clusters = options.blocks.empty()
+                          ? launch.grid.count() / launch.cluster.count()
+                          : chosen.size();
   unsigned threads = options.threads ? options.threads : defaultThreads();
   // The order of atomic operations can be seen in what they return, and in sums
   // of floating-point numbers.
@@ -157,7 +181,7 @@ Counts ptx::launch(const Module &module, std::string_view entry,
     uint64_t number = 0;
     try {
       while ((number = next++) < stop.load()) {
-        cluster.start(number);
+        cluster.start(chosen.empty() ? number : chosen[number]);
         cluster.run();
       }
     } catch (const bsr::Error &error) {

@@ -99,12 +99,11 @@ static uint8_t *access(Warp &warp, const Insn &insn, unsigned lane,
 }
 
 static void count(Warp &warp, const uint64_t *addresses, uint32_t mask,
-                  unsigned bytes, Space space) {
-  Counts &counts = warp.block->cluster->counts;
+                  unsigned bytes, Space space, Access access) {
   if (space == Space::Shared)
-    countShared(counts, addresses, mask, bytes);
+    countShared(warp.block->cluster->counts, addresses, mask, bytes);
   else if (space == Space::Global)
-    countGlobal(counts, addresses, mask, bytes);
+    countGlobal(warp, addresses, mask, access);
 }
 
 static uint64_t extend(const Insn &insn, const uint8_t *from, unsigned bytes) {
@@ -189,7 +188,7 @@ static void load(Warp &warp, const Insn &insn, uint32_t mask) {
     });
   }
   fill(warp, insn, mask, from);
-  count(warp, addresses, mask, bytes, space);
+  count(warp, addresses, mask, bytes, space, Access::Read);
 }
 
 static void store(Warp &warp, const Insn &insn, uint32_t mask) {
@@ -208,7 +207,7 @@ static void store(Warp &warp, const Insn &insn, uint32_t mask) {
       std::memcpy(to + i * size, &value, size);
     }
   });
-  count(warp, addresses, mask, bytes, space);
+  count(warp, addresses, mask, bytes, space, Access::Write);
 }
 
 static void loadParameter(Warp &warp, const Insn &insn, uint32_t mask) {

@@ -99,10 +99,16 @@ struct Warp {
   WgmmaState wgmma;
   Allocation *lastAllocation = nullptr;
   uint32_t barrierId = 0;
-  bool clusterArrived = false, polledNow = false;
+  bool clusterArrived = false;
+  bool polledNow = false; ///< a wait failed
+  bool staysNow = false;  ///< at that wait, until it does not fail
   /// Of a thread, 0 where nobody says; those that it waits for; setmaxnregs.
   unsigned registers = 0, wantedRegisters = 0, registerChanges = 0;
   uint64_t clusterPhase = 0;
+  uint64_t executed = 0; ///< instructions
+  /// The sectors that L1 may have of what it read: 4 KiB, each at a place of
+  /// its last bits.
+  std::array<uint64_t, 128> cached;
 
   template <typename T>
   auto *lanes(uint32_t slot) {
@@ -155,6 +161,9 @@ private:
   int pick();
   void merge();
 };
+
+/// Memory is read and written in sectors.
+constexpr uint64_t sectorBytes = 32;
 
 /// A barrier of a block, by its number.
 struct Barrier {
@@ -237,6 +246,10 @@ struct Cluster {
   std::vector<uint32_t> clock, fenced, doneClock, doneFenced;
 
   explicit Cluster(const Launch &launch);
+  void count(const Insn &insn) {
+    ++counts.instructions[unsigned(insn.kind)];
+    ++counts.units[insn.unit];
+  }
   void start(uint64_t number);
   void run();
   unsigned numWarps() const {
@@ -268,8 +281,12 @@ void readGlobal(Warp &warp, const Insn &insn, uint32_t mask,
 // Traffic.cpp
 void countShared(Counts &counts, const uint64_t *addresses, uint32_t mask,
                  unsigned bytes);
-void countGlobal(Counts &counts, const uint64_t *addresses, uint32_t mask,
-                 unsigned bytes);
+/// `passesL1`: what is read is copied to shared memory alone.
+void countGlobal(Warp &warp, const uint64_t *addresses, uint32_t mask,
+                 Access access, bool passesL1 = false);
+/// Counts sectors of allocations, which are read or written.
+void countBuffers(Warp &warp, const uint64_t *sectors, unsigned count,
+                  bool writes);
 
 /// Calls `body` for each lane of `mask`.
 template <typename Body>

@@ -56,7 +56,9 @@ static void multiply(Warp &warp, const Insn &insn, uint32_t) {
           [](uint32_t bits, double &sum) { sum = floatOf(bits); });
   addProducts(8, depth, a[0], b[0], sums[0]);
   forSums(slots, [](uint32_t &bits, double sum) { bits = roundedSum(sum); });
-  ++warp.block->cluster->counts.mma;
+  Counts &counts = warp.block->cluster->counts;
+  ++counts.mma;
+  counts.mmaFlops[insn.tensorType] += insn.flops;
 }
 
 /// Lane 8 i + j has the address of row j of matrix i; lane l gets elements 2 (l

@@ -124,8 +124,10 @@ static void arrive(Warp &warp, const Insn &insn, uint32_t mask) {
   warp.tick();
 }
 
-/// op[1] is the predicate, op[2] the parity or token; `aux` says that it is a
-/// parity.
+/// Bits of Insn::aux of a wait: it has a parity, no token; it may suspend.
+constexpr uint32_t parityBit = 1, triesBit = 2;
+
+/// op[1] is the predicate, op[2] the parity or token.
 static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *parity = warp.lanes<uint32_t>(insn.op[2]);
   const uint64_t *token = warp.lanes<uint64_t>(insn.op[2]);
@@ -133,7 +135,7 @@ static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) {
     Mbarrier &barrier = objectAt(warp, insn, lane, placeOf(warp, insn, lane));
     bool done;
-    if (insn.aux) {
+    if (insn.aux & parityBit) {
       if (parity[lane] > 1)
         warp.fail(insn, lane, "expected a parity of 0 or 1, but got ",
                   parity[lane]);
@@ -152,6 +154,8 @@ static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   });
   warp.setPredicate(insn.op[1], mask, complete);
   warp.polledNow = complete != mask;
+  warp.staysNow = warp.polledNow && insn.aux & triesBit &&
+                  warp.block->cluster->launch->options->suspendsWaits;
 }
 
 static void decodeScope(Decoder &d) {
@@ -174,7 +178,7 @@ static bool decodeWait(Decoder &d) {
   d.insn.op[2] = d.use(2, parity ? Type::U32 : Type::U64);
   if (d.size() == 4)
     d.use(3, Type::U32); // a hint of how long to wait
-  d.insn.aux = parity;
+  d.insn.aux = (parity ? parityBit : 0) | (tries ? triesBit : 0);
   d.insn.flags |= MayWait;
   d.insn.handler = wait;
   return true;

@@ -22,20 +22,33 @@ void ptx::unmapZeros(void *begin, size_t bytes) {
     munmap(begin, bytes);
 }
 
-uint64_t Memory::allocate(uint64_t size) {
+Allocation &Memory::make(uint64_t size) {
   if (size == 0 || size > uint64_t(1) << 36)
     bsr::fail("expected an allocation of 1 byte to 64 GiB, but got ", size,
               " bytes");
   auto made = std::make_unique<Allocation>();
   made->address = next;
   made->size = size;
+  made->number = numMade++;
+  made->isDefined = false;
   made->bytes = Zeros<uint8_t>(size);
-  std::memset(made->bytes.get(), 0xff, size);
   made->written = Zeros<uint8_t>(size);
   // A gap of at least 4 KiB: an overrun meets no neighbour.
   next = (next + size + 4096 + 255) & ~uint64_t(255);
   allocations.push_back(std::move(made));
-  return allocations.back()->address;
+  return *allocations.back();
+}
+
+uint64_t Memory::allocate(uint64_t size) {
+  Allocation &made = make(size);
+  std::memset(made.bytes.get(), 0xff, size);
+  return made.address;
+}
+
+uint64_t Memory::allocateZeros(uint64_t size) {
+  Allocation &made = make(size);
+  made.isDefined = true;
+  return made.address;
 }
 
 void Memory::release(uint64_t address) {
@@ -70,7 +83,8 @@ void Memory::write(uint64_t address, const void *from, uint64_t size) {
     return;
   Allocation &to = owner(address, size);
   std::memcpy(&to.bytes[address - to.address], from, size);
-  std::memset(&to.written[address - to.address], 1, size);
+  if (!to.isDefined)
+    std::memset(&to.written[address - to.address], 1, size);
 }
 
 void Memory::readAny(uint64_t address, void *to, uint64_t size) const {
@@ -83,7 +97,7 @@ void Memory::readAny(uint64_t address, void *to, uint64_t size) const {
 void Memory::read(uint64_t address, void *to, uint64_t size) const {
   readAny(address, to, size);
   const Allocation *from = find(address);
-  for (uint64_t i = 0; i < size; ++i)
+  for (uint64_t i = 0; i < size && !from->isDefined; ++i)
     if (!from->written[address - from->address + i])
       bsr::fail("expected every byte to have a value, but got byte ",
                 address - from->address + i, " of an allocation of ",

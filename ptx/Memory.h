@@ -53,6 +53,8 @@ private:
 
 struct Allocation {
   uint64_t address, size;
+  uint32_t number; ///< from 0, in the order in which they were made
+  bool isDefined;  ///< every byte has a value
   Zeros<uint8_t> bytes;
   Zeros<uint8_t> written; ///< 1 for each byte with a value
   Zeros<Shadow> shadow;   ///< by granules; made by the first launch
@@ -64,6 +66,8 @@ class Memory {
 public:
   /// An address that is a multiple of 256; no two allocations are neighbours.
   uint64_t allocate(uint64_t size);
+  /// The same, with 0 in every byte; what nobody uses takes no room.
+  uint64_t allocateZeros(uint64_t size);
   /// Frees what allocate() returned.
   void release(uint64_t address);
   void write(uint64_t address, const void *from, uint64_t size);
@@ -85,10 +89,12 @@ public:
   std::map<std::pair<uint64_t, std::string>, uint64_t> variables;
 
 private:
+  Allocation &make(uint64_t size);
   Allocation &owner(uint64_t address, uint64_t size) const;
 
   std::vector<std::unique_ptr<Allocation>> allocations; // by address
   uint64_t next = uint64_t(0x7f) << 32;
+  uint32_t numMade = 0;
   uint64_t launches = 0;
   unsigned shift = 2;
 };

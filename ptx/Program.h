@@ -43,6 +43,9 @@ struct Insn {
   int64_t imm = 0, imm2 = 0;
   uint32_t aux = 0;
   int line = 0;
+  uint8_t unit = nvidia::numUnits; ///< nvidia::Unit; numUnits: none
+  uint8_t tensorType = 0;          ///< nvidia::TensorType, of a product
+  uint32_t flops = 0;              ///< of a product, by one warp
 };
 
 /// Values of Insn::members that are no slots.

@@ -26,6 +26,7 @@ the outputs.
   --threads N       threads of the processor (PTX_RUN_THREADS, or one a core)
   --registers N     registers a thread, as ptxas would say
   --limit N         warp instructions of one block (4294967296)
+  --blocks N,...    runs these thread blocks alone, with the others of their clusters
   --repeat N        runs the kernel N times
   --counts          prints what the kernel did
   --speed           prints warp instructions a second
@@ -33,8 +34,8 @@ the outputs.
   --write FOLDER    writes the bytes of each output to FOLDER/argument-N instead
   --entries         prints the entries of the file and their parameters
   --device          runs the kernel on the first NVIDIA GPU instead, where nothing
-                    is checked: no --chip, --threads, --registers, --limit, --counts,
-                    --speed. PTX_RUN_DEVICE=1 does the same, and these have no effect
+                    is checked: no --chip, --threads, --registers, --limit, --blocks,
+                    --counts, --speed. PTX_RUN_DEVICE=1 does the same, and these have no effect
   --device-name     prints the GPU's name and version, and nothing else
 
 ARGUMENT is one of
@@ -84,6 +85,17 @@ static Dim readDim(const std::string &option, const std::string &text) {
   }
 }
 
+static std::vector<uint64_t> readNumbers(const std::string &option,
+                                         const std::string &text) {
+  std::vector<uint64_t> numbers;
+  for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = text.find(',', begin);
+    numbers.push_back(
+        readWhole(option, text.substr(begin, end - begin), uint64_t(1) << 62));
+  }
+  return numbers;
+}
+
 /// Says whether the environment wants kernels on a GPU.
 static bool asksForDevice() {
   const char *value = std::getenv("PTX_RUN_DEVICE");
@@ -104,7 +116,7 @@ static CommandLine readCommandLine(int argc, char **argv) {
       return argv[++i];
     };
     for (const char *checked : {"--chip", "--threads", "--registers", "--limit",
-                                "--counts", "--speed"})
+                                "--counts", "--speed", "--blocks"})
       if (option == checked)
         line.checked = option;
     if (option == "--entry")
@@ -123,6 +135,8 @@ static CommandLine readCommandLine(int argc, char **argv) {
       options.registers = unsigned(readWhole(option, value(), 65536));
     else if (option == "--limit")
       options.limit = readWhole(option, value(), uint64_t(1) << 62);
+    else if (option == "--blocks")
+      options.blocks = readNumbers(option, value());
     else if (option == "--repeat")
       line.repeat = unsigned(readWhole(option, value(), 1000000));
     else if (option == "--arg")

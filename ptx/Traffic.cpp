@@ -66,38 +66,68 @@ void ptx::countShared(Counts &counts, const uint64_t *addresses, uint32_t mask,
   }
 }
 
-/// Counts what differs of the addresses without their lowest `shift` bits.
-static unsigned countDistinct(const uint64_t *addresses, uint32_t mask,
-                              unsigned shift) {
-  // Most often each lane's is that of the one before, or a larger one.
-  unsigned steps = 0;
-  uint64_t last = 0;
-  uint32_t rest = mask;
-  for (; rest; rest &= rest - 1) {
-    uint64_t value = (addresses[__builtin_ctz(rest)] >> shift) + 1;
-    if (value < last)
-      break;
-    steps += value != last;
-    last = value;
-  }
-  if (!rest)
-    return steps;
-  uint64_t seen[32];
+/// The sectors of the addresses, each once, in their order; returns how many.
+static unsigned findSectors(const uint64_t *addresses, uint32_t mask,
+                            uint64_t *sectors) {
   unsigned count = 0;
+  bool isSorted = true;
   for (; mask; mask &= mask - 1) {
-    uint64_t value = addresses[__builtin_ctz(mask)] >> shift;
-    unsigned i = count;
-    while (i && seen[i - 1] != value)
-      --i;
-    if (!i)
-      seen[count++] = value;
+    uint64_t sector = addresses[__builtin_ctz(mask)] / sectorBytes;
+    if (count && sectors[count - 1] == sector)
+      continue;
+    isSorted &= !count || sectors[count - 1] < sector;
+    sectors[count++] = sector;
   }
-  return count;
+  if (isSorted)
+    return count;
+  std::sort(sectors, sectors + count);
+  return unsigned(std::unique(sectors, sectors + count) - sectors);
 }
 
-void ptx::countGlobal(Counts &counts, const uint64_t *addresses, uint32_t mask,
-                      unsigned) {
+static unsigned countLines(const uint64_t *sectors, unsigned count) {
+  constexpr uint64_t lineSectors = 4;
+  unsigned lines = count != 0;
+  for (unsigned i = 1; i < count; ++i)
+    lines += sectors[i] / lineSectors != sectors[i - 1] / lineSectors;
+  return lines;
+}
+
+void ptx::countBuffers(Warp &warp, const uint64_t *sectors, unsigned count,
+                       bool writes) {
+  Cluster &cluster = *warp.block->cluster;
+  if (!cluster.launch->options->countsBuffers)
+    return;
+  std::vector<BufferTraffic> &buffers = cluster.counts.buffers;
+  const Allocation *found = warp.lastAllocation;
+  for (unsigned i = 0; i < count; ++i) {
+    uint64_t address = sectors[i] * sectorBytes;
+    if (!found || address - found->address >= found->size)
+      found = cluster.launch->memory->find(address);
+    if (found->number >= buffers.size())
+      buffers.resize(found->number + 1);
+    BufferTraffic &traffic = buffers[found->number];
+    ++(writes ? traffic.written : traffic.read);
+  }
+}
+
+void ptx::countGlobal(Warp &warp, const uint64_t *addresses, uint32_t mask,
+                      Access access, bool passesL1) {
+  Counts &counts = warp.block->cluster->counts;
+  uint64_t sectors[32];
+  unsigned count = findSectors(addresses, mask, sectors);
   ++counts.globalRequests;
-  counts.globalSectors += countDistinct(addresses, mask, 5);
-  counts.globalLines += countDistinct(addresses, mask, 7);
+  counts.globalSectors += count;
+  counts.globalLines += countLines(sectors, count);
+  if (passesL1)
+    counts.passedSectors += count;
+  // Writes go through to L2.
+  if (passesL1 || access != Access::Read)
+    counts.l2Sectors += count;
+  else
+    for (unsigned i = 0; i < count; ++i) {
+      uint64_t &cached = warp.cached[sectors[i] % warp.cached.size()];
+      counts.l2Sectors += cached != sectors[i];
+      cached = sectors[i];
+    }
+  countBuffers(warp, sectors, count, access != Access::Read);
 }

@@ -164,7 +164,7 @@ void Warp::step() {
     mask = insn.guardNegated ? mask & ~value : value;
   }
   if (insn.flags & (Branches | Exits)) {
-    ++cluster.counts.instructions[unsigned(insn.kind)];
+    cluster.count(insn);
     ++cluster.executed;
     uint32_t rest = group.mask & ~mask;
     if (insn.count) {
@@ -193,15 +193,17 @@ void Warp::step() {
         checkUses(insn, mask);
       if (insn.flags & WritesAccumulator)
         noteAccumulators(insn);
-      polledNow = false;
+      polledNow = staysNow = false;
       insn.handler(*this, insn, mask);
+      if (polledNow)
+        group.polled = cluster.version;
+      if (staysNow)
+        return;
       if (!(insn.flags & CopiesState))
         for (uint32_t i = 0; i < insn.numDefs; ++i)
           initialised[kernel->slots[insn.defs + i]] |= mask;
-      if (polledNow)
-        group.polled = cluster.version;
     }
-    ++cluster.counts.instructions[unsigned(insn.kind)];
+    cluster.count(insn);
     ++cluster.executed;
     ++group.pc;
   }
@@ -216,8 +218,8 @@ void Warp::run(uint64_t slice) {
   const Insn *code = kernel->code.data();
   const uint32_t *slots = kernel->slots.data();
   status = Status::Running;
-  for (uint64_t begin = cluster.executed;
-       status == Status::Running && cluster.executed - begin < slice;) {
+  uint64_t begin = cluster.executed;
+  while (status == Status::Running && cluster.executed - begin < slice) {
     // All lanes at one place: the short way. What parts lanes, or waits, takes
     // the long one.
     if (groups.size() == 1 && !groups[0].waits && !groups[0].polled) {
@@ -234,7 +236,7 @@ void Warp::run(uint64_t slice) {
           if (insn.flags == Branches && !insn.count &&
               (mask == lanes || !mask)) {
             pc = mask ? insn.target : pc + 1;
-            ++cluster.counts.instructions[unsigned(insn.kind)];
+            cluster.count(insn);
             if (++executed > 4096)
               break;
             continue;
@@ -258,7 +260,7 @@ void Warp::run(uint64_t slice) {
             for (uint32_t i = 0; i < insn.numDefs; ++i)
               initialised[slots[insn.defs + i]] |= mask;
         }
-        ++cluster.counts.instructions[unsigned(insn.kind)];
+        cluster.count(insn);
         ++executed;
         ++pc;
       }
@@ -269,4 +271,5 @@ void Warp::run(uint64_t slice) {
     }
     step();
   }
+  executed += cluster.executed - begin;
 }

@@ -205,6 +205,7 @@ static void multiply(Warp &warp, const Insn &insn, uint32_t) {
   }
   Counts &counts = warp.block->cluster->counts;
   ++counts.wgmma;
+  counts.wgmmaFlops[insn.tensorType] += insn.flops;
   // Rows and columns are 32 bytes. A warp has 16 rows; the four of a warpgroup
   // read the columns together.
   constexpr unsigned bytes = 32, rows = 16, warps = 4;

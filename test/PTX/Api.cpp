@@ -28,6 +28,21 @@ static const char *const second = R"(
   .reg .b32 %r; .reg .b64 %d; .shared .b8 s[100];
   ld.param.u64 %d, [out]; ld.global.b32 %r, [%d]; add.s32 %r, %r, %r; st.global.b32 [%d], %r;
 })";
+static const char *const third = R"(
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry meet() {
+  .reg .pred %q; .reg .b32 %r<3>; .shared .align 8 .b64 bar;
+  mov.u32 %r0, %tid.x; mov.u32 %r1, bar; setp.ne.u32 %q, %r0, 0;
+  @!%q mbarrier.init.shared.b64 [%r1], 32;
+  bar.sync 0; setp.lt.u32 %q, %r0, 32; @%q bra ARRIVE;
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %q, [%r1], 0; @!%q bra WAIT; bra DONE;
+ARRIVE:
+  mbarrier.arrive.shared.b64 _, [%r1];
+DONE:
+})";
 
 template <typename Body>
 static void expectError(Body body) {
@@ -39,14 +54,40 @@ static void expectError(Body body) {
   }
 }
 
-static void run(const Module &module, const char *entry, Memory &memory,
-                uint64_t out, uint32_t by) {
-  LaunchOptions options;
+static Counts run(const Module &module, const char *entry, Memory &memory,
+                  uint64_t out, uint32_t by, LaunchOptions options = {}) {
   options.parameters.resize(module.entry(entry).parameterBytes);
   std::memcpy(options.parameters.data(), &out, 8);
   if (options.parameters.size() > 8)
     std::memcpy(&options.parameters[8], &by, 4);
-  launch(module, entry, options, memory);
+  return launch(module, entry, options, memory);
+}
+
+/// What a caller may ask for who counts: traffic by allocations, no races, and
+/// waits that end with their phases.
+static void count(const Module &add, const Module &meet) {
+  Memory memory;
+  LaunchOptions options;
+  options.grid.x = 2;
+  uint64_t out = memory.allocateZeros(4);
+  expectError([&] { run(add, "add", memory, out, 1, options); });
+  options.findsGlobalRaces = false;
+  options.countsBuffers = true;
+  Counts counts = run(add, "add", memory, out, 1, options);
+  BufferTraffic of = counts.buffers.at(memory.find(out)->number);
+  std::printf("sectors read %u, written %u\n", unsigned(of.read),
+              unsigned(of.written));
+  LaunchOptions warps;
+  warps.block.x = 64;
+  for (bool suspends : {false, true}) {
+    warps.suspendsWaits = suspends;
+    counts = launch(meet, "meet", warps, memory);
+    std::printf("barriers %u\n",
+                unsigned(counts.instructions[unsigned(Class::Barrier)]));
+  }
+  options.grid = {4, 2};
+  options.cluster = {2, 1};
+  std::printf("cluster %u\n", unsigned(clusterOf(6, options)));
 }
 
 int main() {
@@ -78,6 +119,7 @@ int main() {
   TensorMap again = decodeTensorMap(encode(map).data());
   std::printf("map %d\n", encode(again) == encode(map));
 
+  count(one, Module(third));
   expectError([&] { memory.allocate(0); });
   expectError([&] { memory.release(out + 1); });
   expectError([&] { memory.write(out + 1, &value, 4); });
