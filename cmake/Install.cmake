@@ -24,7 +24,7 @@ install(TARGETS SparseOptPlugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMP
 # The compiler as libraries: the package SparseOpt of CMake.
 get_property(libraries GLOBAL PROPERTY BSR_LIBRARIES)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/SparseOpt)
-install(TARGETS ${libraries} bsr_llvm bsr_support EXPORT SparseOptTargets
+install(TARGETS ${libraries} bsr_llvm bsr_support ptx-interpreter EXPORT SparseOptTargets
   ARCHIVE COMPONENT development INCLUDES DESTINATION include)
 install(EXPORT SparseOptTargets NAMESPACE SparseOpt:: DESTINATION ${package} COMPONENT development)
 install(DIRECTORY include/bsr TYPE INCLUDE COMPONENT development

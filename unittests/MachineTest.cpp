@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "bsr/Codegen/GPU/Prediction/Machine.h"
+#include "ptx/Program.h"
 #include "gtest/gtest.h"
 
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 // A loop of 8 instructions, 2 of them fixed, behind 1, and 1 behind it.
-static constexpr llvm::StringLiteral text = R"(.entry k(.param .u64 p0) {
+static constexpr llvm::StringLiteral text = R"(
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p0) {
+  .reg .pred %p<2>;
+  .reg .b32 %r<5>;
+  .reg .b64 %rd<2>;
   ld.param.b64 %rd1, [p0];
 $L__BB0_1:
   ld.global.b32 %r1, [%rd1];
   add.s32 %r2, %r1, 1;
   mul.lo.s32 %r3, %r2, %r1;
-  st.global.b32 [%rd1], %r3;
+  @%p1 st.global.b32 [%rd1], %r3;
   add.s64 %rd1, %rd1, 4;
   add.s32 %r4, %r4, 1;
   setp.lt.s32 %p1, %r4, 100;
@@ -58,8 +66,8 @@ static MachineKernel read(llvm::StringRef body) {
 }
 
 static double getRatio(llvm::StringRef body) {
-  auto kernels = llvm::cantFail(ptx::parse(text));
-  return getMachineRatio(kernels.front(), read(body));
+  ::ptx::Module module{std::string_view(text)};
+  return getMachineRatio(module.program().kernels.front(), read(body));
 }
 
 static constexpr llvm::StringLiteral branch =

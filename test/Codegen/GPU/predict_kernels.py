@@ -3,9 +3,9 @@
 
     predict_kernels.py <tolerance> <least kernels> <step.mlir> [<argument of sparse-compile>]...
 
-Patterns are random, all other data zero but what follows from patterns. Warp instructions and bytes of first-level memory (whole
-sectors, and wavefronts of shared memory) of each kernel may differ by the tolerance, 0.1 for 10 %.
-Kernels whose control or addresses the model says depend on other data are bounds: they may do less.
+The model runs some thread blocks, this all of them, on other random patterns; integers of other data are the model's, and all else is zero but
+what follows from these. Warp instructions and bytes of first-level memory (whole sectors, and wavefronts of shared memory) of each kernel may
+differ by the tolerance, 0.1 for 10 %.
 """
 
 import os
@@ -32,7 +32,7 @@ def read_report(text):
             break
         name, launches, _, _, *numbers = line.split()
         instructions, l1 = float(numbers[7]), float(numbers[8]) * 1024
-        rows[name] = {"launches": int(launches), "instructions": instructions, "bytes": l1, "is_bound": len(numbers) > 11}
+        rows[name] = {"launches": int(launches), "instructions": instructions, "bytes": l1}
     return rows
 
 
@@ -99,7 +99,7 @@ def read_arguments(host):
 
 
 def make_buffers(given, random, place=random_slots, make_numbers=None):
-    """The buffers of these arguments, as bytes, and the arena: random patterns, and what `make_numbers` gives of floats, or zeros."""
+    """The buffers of these arguments, as bytes, and the arena: random patterns, the integers of the model, and what `make_numbers` gives of floats, or zeros."""
     sizes = {}
     for _, type, attributes in given:
         if len(attributes) == 2:
@@ -112,6 +112,8 @@ def make_buffers(given, random, place=random_slots, make_numbers=None):
             array = patterns[attributes["pattern_number"]][attributes["kind"]]
         elif make_numbers and re.search(r"[x<]b?f(16|32)", type):
             array = make_numbers(random, shape, bits, attributes)
+        elif re.search(r"[x<]i32", type):
+            array = (np.arange(np.prod(shape)) * 37 % 64).astype(np.int32)
         else:
             array = np.zeros(int(np.prod(shape)) * bits // 8, np.uint8)
         buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
@@ -140,10 +142,6 @@ def main():
             error = (predicted - number) / max(number, 1)
             exact += abs(error) < 1e-3
             if name in host.sums:
-                continue
-            if rows[name]["is_bound"]:
-                if error < -float(tolerance):
-                    wrong.append((name, what, predicted, number))
                 continue
             worst = max(worst, abs(error))
             if abs(error) > float(tolerance):

@@ -3,6 +3,7 @@
 // Reads machine code, and compares it with PTX.
 
 #include "bsr/Codegen/GPU/Prediction/Machine.h"
+#include "ptx/Program.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Sequence.h"
@@ -22,29 +23,36 @@ static bool isFixedOpcode(StringRef opcode) {
                             opcode.split('.').first);
 }
 
-static bool isFixed(const ptx::Instruction &instruction) {
-  StringRef name = instruction.name();
+/// True of a fixed instruction of PTX.
+static bool isFixedStatement(StringRef statement) {
+  if (statement.starts_with("@")) // a guard
+    statement = statement.split(' ').second;
+  SmallVector<StringRef> parts;
+  statement.take_until([](char c) { return c == ' '; }).split(parts, '.');
+  StringRef name = parts.front();
+  auto has = [&](StringRef part) { return llvm::is_contained(parts, part); };
   if (name == "ld")
-    return !instruction.has("param"); // a constant operand
+    return !has("param"); // a constant operand
   if (name == "cp")
-    return !instruction.has("commit_group") && !instruction.has("wait_group") &&
-           !instruction.has("wait_all") && !instruction.has("mbarrier");
+    return !has("commit_group") && !has("wait_group") && !has("wait_all") &&
+           !has("mbarrier");
   if (name == "wgmma")
-    return instruction.has("mma_async");
+    return has("mma_async");
   return llvm::is_contained(
       ArrayRef<StringRef>{"st", "mma", "ldmatrix", "stmatrix", "shfl"}, name);
 }
 
-static std::vector<PlacedInstruction> place(const ptx::Kernel &kernel) {
+static std::vector<PlacedInstruction> place(const ::ptx::Kernel &kernel) {
   std::vector<PlacedInstruction> placed;
-  for (const ptx::Instruction &instruction : kernel.instructions) {
+  for (auto [insn, text] : llvm::zip_equal(kernel.code, kernel.texts)) {
+    if (text == "}") // the end, where a kernel returns if it has not before
+      break;
     PlacedInstruction &made = placed.emplace_back();
-    made.isFixed = isFixed(instruction);
-    bool isEnd = instruction.name() == "ret" || instruction.name() == "exit" ||
-                 instruction.isBranch();
-    made.isLast = isEnd && !instruction.guard;
-    if (instruction.isBranch())
-      made.target = instruction.target;
+    made.isFixed = isFixedStatement(text);
+    bool branches = insn.flags & ::ptx::Branches;
+    made.isLast = insn.guard < 0 && (branches || insn.flags & ::ptx::Exits);
+    if (branches)
+      made.target = insn.target;
   }
   return placed;
 }
@@ -234,7 +242,7 @@ static Extent measure(ArrayRef<PlacedInstruction> code, bool inLoops) {
   return extent;
 }
 
-double bsr::gpu::getMachineRatio(const ptx::Kernel &kernel,
+double bsr::gpu::getMachineRatio(const ::ptx::Kernel &kernel,
                                  const MachineKernel &machine) {
   std::vector<PlacedInstruction> text = place(kernel);
   for (bool inLoops : {true, false}) {

@@ -4,6 +4,7 @@
 
 #include "bsr/Codegen/GPU/Prediction/PredictKernels.h"
 #include "RandomView.h"
+#include "Sampler.h"
 #include "bsr/Analysis/Plans.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -14,7 +15,6 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -40,7 +40,7 @@ public:
 
   /// The contents of argument `index` of the step, or null if it is no index
   /// array.
-  std::shared_ptr<KnownWords> getWords(unsigned index);
+  const std::vector<uint32_t> *getWords(unsigned index);
 
 private:
   StringRef getKind(unsigned index) {
@@ -53,7 +53,7 @@ private:
 };
 } // namespace
 
-std::shared_ptr<KnownWords> Patterns::getWords(unsigned index) {
+const std::vector<uint32_t> *Patterns::getWords(unsigned index) {
   StringRef kind = getKind(index);
   auto number = attrs::patternNumber.ofArg(step, index);
   for (View view : views) {
@@ -62,7 +62,7 @@ std::shared_ptr<KnownWords> Patterns::getWords(unsigned index) {
     if (!number || found == kinds.end())
       continue;
     ViewArrays &arrays = known[{number.getInt(), view}];
-    if (!arrays[0]) {
+    if (arrays[0].empty()) {
       // The arguments of one pattern: the first array of each view has a line
       // more than there are.
       std::array<int64_t, 2> lines{};
@@ -80,7 +80,7 @@ std::shared_ptr<KnownWords> Patterns::getWords(unsigned index) {
       }
       arrays = makeView(lines[0], lines[1], slots);
     }
-    return arrays[found - kinds.begin()];
+    return &arrays[found - kinds.begin()];
   }
   return nullptr;
 }
@@ -137,17 +137,16 @@ namespace {
 /// Predicts the launches of one step, and of the function that makes its plans.
 class StepPredictor {
 public:
-  StepPredictor(func::FuncOp step,
-                const llvm::StringMap<const ptx::Kernel *> &kernels)
-      : patterns(step), kernels(kernels) {}
+  StepPredictor(func::FuncOp step, Sampler &sampler)
+      : patterns(step), sampler(sampler) {}
 
   /// Counts what `op` does, the next launch in their order.
-  FailureOr<Profile> count(mlir::gpu::LaunchFuncOp op);
+  FailureOr<Sample> count(mlir::gpu::LaunchFuncOp op);
   /// Notes that `op` comes next, without a count.
   void pass(mlir::gpu::LaunchFuncOp op);
 
 private:
-  std::shared_ptr<KnownWords> getIndexArray(Value operand) {
+  const std::vector<uint32_t> *getIndexArray(Value operand) {
     auto argument = dyn_cast<BlockArgument>(findRoot(operand));
     return argument ? patterns.getWords(argument.getArgNumber()) : nullptr;
   }
@@ -155,154 +154,223 @@ private:
     return llvm::any_of(op.getKernelOperands(),
                         [&](Value operand) { return getIndexArray(operand); });
   }
-  /// True if `op` makes the plan of a pattern, or goes on with it: it has index
-  /// arrays, or a plan's, and nothing else but integers of 32 bits that are the
-  /// step's own.
-  bool isPlan(mlir::gpu::LaunchFuncOp op);
-  /// Makes those plans that `op` reads and that are not made yet.
-  LogicalResult makePlansFor(mlir::gpu::LaunchFuncOp op);
-  Launch getLaunch(mlir::gpu::LaunchFuncOp op);
-  const ptx::Kernel &getKernel(mlir::gpu::LaunchFuncOp op);
-  /// Makes the words known that launch `op` of a plan writes.
-  FailureOr<Profile> makePlan(mlir::gpu::LaunchFuncOp op);
+  /// Runs what makes indices that `op` reads and that has not run yet.
+  LogicalResult makeIndicesFor(mlir::gpu::LaunchFuncOp op);
+  FailureOr<Sample> makeIndices(mlir::gpu::LaunchFuncOp op);
+  FailureOr<Sample> run(mlir::gpu::LaunchFuncOp op, bool isWhole);
+  /// The address of the buffer that `operand` is part of.
+  llvm::Expected<uint64_t> getAddress(Value operand);
+  /// The bytes of an operand as its parameter has them.
+  llvm::Expected<SmallVector<uint8_t>> getBytes(Value operand);
 
   Patterns patterns;
-  const llvm::StringMap<const ptx::Kernel *> &kernels;
-  /// Numbers of buffers.
-  DenseMap<Root, unsigned> buffers;
-  /// The launches that have written a plan's array, until its words are needed;
-  /// and then these.
-  DenseMap<Root, SmallVector<mlir::gpu::LaunchFuncOp, 2>> plans;
-  DenseMap<Root, std::shared_ptr<KnownWords>> planWords;
+  Sampler &sampler;
+  DenseMap<Root, uint64_t> addresses;
+  /// The launches that make the indices in a buffer, until these are read.
+  DenseMap<Root, SmallVector<mlir::gpu::LaunchFuncOp, 2>> makers;
 };
 } // namespace
 
-bool StepPredictor::isPlan(mlir::gpu::LaunchFuncOp op) {
-  bool hasPattern = false, hasOwn = false;
-  for (Value operand : op.getKernelOperands()) {
-    auto type = dyn_cast<MemRefType>(operand.getType());
-    if (!type || !type.getElementType().isInteger(32))
-      return false;
-    bool isPattern = getIndexArray(operand) != nullptr;
-    if (!isPattern && isa<BlockArgument>(findRoot(operand)))
-      return false;
-    Root root = getRoot(operand);
-    hasPattern |= isPattern || plans.contains(root) || planWords.contains(root);
-    hasOwn |= !isPattern;
-  }
-  return hasPattern && hasOwn;
+/// True of a part of the arena.
+static bool isTemporary(Value operand) {
+  return !isa<BlockArgument>(findRoot(operand));
+}
+
+/// True if `op` works on integers alone and leaves some: the plan of a pattern,
+/// the tokens of each row of a table. Others do what these say, so that all of
+/// it has to run.
+static bool makesIndices(mlir::gpu::LaunchFuncOp op) {
+  return llvm::all_of(op.getKernelOperands(),
+                      [](Value operand) {
+                        auto type = dyn_cast<MemRefType>(operand.getType());
+                        return type && (type.getElementType().isInteger(32) ||
+                                        type.getElementType().isInteger(64));
+                      }) &&
+         llvm::any_of(op.getKernelOperands(), isTemporary);
 }
 
 void StepPredictor::pass(mlir::gpu::LaunchFuncOp op) {
-  if (!isPlan(op))
+  if (!makesIndices(op))
     return;
+  // What makes a plan begins with the pattern; then what was there before does
+  // not count.
   bool isFirst = hasIndexArray(op);
   for (Value operand : op.getKernelOperands()) {
-    if (getIndexArray(operand))
+    if (!isTemporary(operand))
       continue;
-    SmallVector<mlir::gpu::LaunchFuncOp, 2> &launches = plans[getRoot(operand)];
+    SmallVector<mlir::gpu::LaunchFuncOp, 2> &launches =
+        makers[getRoot(operand)];
     if (isFirst)
       launches.clear();
     launches.push_back(op);
   }
 }
 
-LogicalResult StepPredictor::makePlansFor(mlir::gpu::LaunchFuncOp op) {
+LogicalResult StepPredictor::makeIndicesFor(mlir::gpu::LaunchFuncOp op) {
   for (Value operand : op.getKernelOperands()) {
-    auto found = plans.find(getRoot(operand));
-    if (found == plans.end())
+    auto found = makers.find(getRoot(operand));
+    if (found == makers.end())
       continue;
     SmallVector<mlir::gpu::LaunchFuncOp, 2> launches = std::move(found->second);
-    plans.erase(found);
-    for (mlir::gpu::LaunchFuncOp plan : launches)
-      if (plan != op && failed(makePlan(plan)))
+    makers.erase(found);
+    for (mlir::gpu::LaunchFuncOp maker : launches)
+      if (maker != op && failed(makeIndices(maker)))
         return failure();
   }
   return success();
 }
 
-const ptx::Kernel &StepPredictor::getKernel(mlir::gpu::LaunchFuncOp op) {
-  const ptx::Kernel *kernel = kernels.lookup(op.getKernelName().getValue());
-  assert(kernel && "PTX has every kernel that the step launches");
-  return *kernel;
+/// Integers of other data: such that all rows of a table that neighbours look
+/// up are different ones.
+template <typename Integer>
+static std::vector<Integer> getRows(int64_t count) {
+  constexpr Integer rows = 64, stride = 37;
+  std::vector<Integer> numbers(count);
+  for (auto [i, number] : llvm::enumerate(numbers))
+    number = Integer(i) * stride % rows;
+  return numbers;
 }
 
-Launch StepPredictor::getLaunch(mlir::gpu::LaunchFuncOp op) {
-  Launch launch;
-  auto getExtents = [&](mlir::gpu::KernelDim3 from) -> std::array<int64_t, 3> {
-    auto get = [](Value value) {
-      std::optional<int64_t> extent = getConstantIntValue(value);
-      assert(extent && "a step's launches are of constant size");
-      return *extent;
-    };
-    return {get(from.x), get(from.y), get(from.z)};
+llvm::Expected<uint64_t> StepPredictor::getAddress(Value operand) {
+  auto [found, isNew] = addresses.try_emplace(getRoot(operand));
+  if (!isNew)
+    return found->second;
+  auto type = cast<MemRefType>(findRoot(operand).getType());
+  auto address = sampler.allocate(::getBytes(type));
+  if (!address)
+    return address.takeError();
+  auto write = [&](const auto &numbers) {
+    sampler.write(*address, numbers.data(),
+                  numbers.size() * sizeof(numbers.front()));
   };
-  launch.grid = getExtents(op.getGridSizeOperandValues());
-  launch.block = getExtents(op.getBlockSizeOperandValues());
-  for (Value operand : op.getKernelOperands()) {
-    LaunchArgument &argument = launch.arguments.emplace_back();
-    nvgpu::TmaCreateDescriptorOp map = getTensorMap(operand);
-    if (map)
-      operand = map.getTensor().getDefiningOp<memref::CastOp>().getSource();
-    auto type = dyn_cast<MemRefType>(operand.getType());
-    if (map) {
-      ArrayRef<int64_t> matrix = type.getShape();
-      ArrayRef<int64_t> box = map.getType().getTensor().getShape();
-      argument.box = TensorBox{matrix[0], matrix[1], box[0], box[1],
-                               type.getElementTypeBitWidth() / 8};
-    }
-    if (!type) {
-      // A number that is none here is data.
-      std::optional<int64_t> number = getConstantIntValue(operand);
-      argument.isNumber = number.has_value();
-      argument.number = number.value_or(0);
-      continue;
-    }
-    Root root = getRoot(operand);
-    argument.buffer =
-        buffers.try_emplace(root, unsigned(buffers.size())).first->second;
-    argument.bytes = getBytes(type);
-    argument.words = getIndexArray(operand);
-    if (!argument.words)
-      argument.words = planWords.lookup(root);
+  if (const std::vector<uint32_t> *words = getIndexArray(operand))
+    write(*words);
+  else if (type.getElementType().isInteger(32))
+    write(getRows<uint32_t>(type.getNumElements()));
+  else if (type.getElementType().isInteger(64))
+    write(getRows<uint64_t>(type.getNumElements()));
+  return found->second = *address;
+}
+
+/// What copies of boxes know of the matrix at `address`.
+static ::ptx::TensorMap describe(nvgpu::TmaCreateDescriptorOp op,
+                                 uint64_t address) {
+  auto matrix = cast<MemRefType>(
+      op.getTensor().getDefiningOp<memref::CastOp>().getSource().getType());
+  ArrayRef<int64_t> box = op.getType().getTensor().getShape();
+  ::ptx::TensorMap map;
+  map.address = address;
+  map.dimensions = unsigned(matrix.getRank());
+  map.elementBytes = matrix.getElementTypeBitWidth() / 8;
+  uint64_t stride = map.elementBytes;
+  for (auto [i, extents] : llvm::enumerate(llvm::zip_equal(
+           llvm::reverse(matrix.getShape()), llvm::reverse(box)))) {
+    auto [extent, boxExtent] = extents;
+    map.size[i] = uint64_t(extent);
+    map.box[i] = uint32_t(boxExtent);
+    if (i != 0)
+      map.stride[i - 1] = stride;
+    stride *= uint64_t(extent);
   }
-  return launch;
+  switch (op.getType().getSwizzle()) {
+  case nvgpu::TensorMapSwizzleKind::SWIZZLE_NONE:
+    map.swizzle = ::ptx::Swizzle::None;
+    break;
+  case nvgpu::TensorMapSwizzleKind::SWIZZLE_32B:
+    map.swizzle = ::ptx::Swizzle::Bytes32;
+    break;
+  case nvgpu::TensorMapSwizzleKind::SWIZZLE_64B:
+    map.swizzle = ::ptx::Swizzle::Bytes64;
+    break;
+  case nvgpu::TensorMapSwizzleKind::SWIZZLE_128B:
+    map.swizzle = ::ptx::Swizzle::Bytes128;
+    break;
+  }
+  return map;
 }
 
-FailureOr<Profile> StepPredictor::makePlan(mlir::gpu::LaunchFuncOp op) {
-  bool isFirst = hasIndexArray(op);
-  // What was in memory before does not count.
-  for (Value operand : op.getKernelOperands())
-    if (isFirst)
-      plans.erase(getRoot(operand));
-  if (failed(makePlansFor(op)))
-    return failure();
-  for (Value operand : op.getKernelOperands())
-    if (!getIndexArray(operand)) {
-      std::shared_ptr<KnownWords> &words = planWords[getRoot(operand)];
-      auto type = cast<MemRefType>(operand.getType());
-      if (isFirst || !words)
-        words = std::make_shared<KnownWords>(type.getNumElements());
-    }
-  llvm::Expected<Profile> counted = fillWords(getKernel(op), getLaunch(op));
-  if (!counted)
-    return op.emitError() << llvm::toString(counted.takeError());
-  return *counted;
+llvm::Expected<SmallVector<uint8_t>> StepPredictor::getBytes(Value operand) {
+  nvgpu::TmaCreateDescriptorOp map = getTensorMap(operand);
+  if (!map && !isa<MemRefType>(operand.getType())) {
+    // A number that is none here is data.
+    int64_t number = getConstantIntValue(operand).value_or(0);
+    const auto *bytes = reinterpret_cast<const uint8_t *>(&number);
+    return SmallVector<uint8_t>(bytes, bytes + sizeof(number));
+  }
+  auto address = getAddress(operand);
+  if (!address)
+    return address.takeError();
+  if (!map) {
+    const auto *bytes = reinterpret_cast<const uint8_t *>(&*address);
+    return SmallVector<uint8_t>(bytes, bytes + sizeof(*address));
+  }
+  auto encoded = Sampler::encode(describe(map, *address));
+  if (!encoded)
+    return encoded.takeError();
+  return SmallVector<uint8_t>(encoded->begin(), encoded->end());
 }
 
-FailureOr<Profile> StepPredictor::count(mlir::gpu::LaunchFuncOp op) {
-  if (isPlan(op))
-    return makePlan(op);
-  if (failed(makePlansFor(op)))
+static ::ptx::Dim getExtents(mlir::gpu::KernelDim3 from) {
+  auto get = [](Value value) {
+    std::optional<int64_t> extent = getConstantIntValue(value);
+    assert(extent && "a step's launches are of constant size");
+    return unsigned(*extent);
+  };
+  return {get(from.x), get(from.y), get(from.z)};
+}
+
+FailureOr<Sample> StepPredictor::run(mlir::gpu::LaunchFuncOp op, bool isWhole) {
+  StringRef name = op.getKernelName().getValue();
+  const ::ptx::Kernel *kernel = sampler.find(name);
+  assert(kernel && "PTX has every kernel that the step launches");
+  ::ptx::LaunchOptions options;
+  options.grid = getExtents(op.getGridSizeOperandValues());
+  options.block = getExtents(op.getBlockSizeOperandValues());
+  if (op.hasClusterSize())
+    options.cluster = getExtents(op.getClusterSizeOperandValues());
+  if (Value shared = op.getDynamicSharedMemorySize())
+    options.dynamicShared = unsigned(*getConstantIntValue(shared));
+  options.parameters.resize(kernel->info.parameterBytes);
+  SmallVector<BufferPart> buffers;
+  for (auto [operand, parameter] :
+       llvm::zip_equal(op.getKernelOperands(), kernel->info.parameters)) {
+    auto bytes = getBytes(operand);
+    if (!bytes)
+      return op.emitError() << llvm::toString(bytes.takeError());
+    assert(bytes->size() >= parameter.size && "a parameter of the operand");
+    std::copy_n(bytes->begin(), parameter.size,
+                options.parameters.begin() + parameter.offset);
+    Value memory = operand;
+    if (nvgpu::TmaCreateDescriptorOp map = getTensorMap(operand))
+      memory = map.getTensor().getDefiningOp<memref::CastOp>().getSource();
+    if (auto type = dyn_cast<MemRefType>(memory.getType()))
+      buffers.push_back({addresses.lookup(getRoot(operand)), ::getBytes(type)});
+  }
+  auto sample = sampler.run(name, options, buffers, isWhole);
+  if (!sample)
+    return op.emitError() << llvm::toString(sample.takeError());
+  return *sample;
+}
+
+FailureOr<Sample> StepPredictor::makeIndices(mlir::gpu::LaunchFuncOp op) {
+  if (hasIndexArray(op))
+    for (Value operand : op.getKernelOperands())
+      makers.erase(getRoot(operand));
+  if (failed(makeIndicesFor(op)))
     return failure();
-  llvm::Expected<Profile> counted = profile(getKernel(op), getLaunch(op));
-  if (!counted)
-    return op.emitError() << llvm::toString(counted.takeError());
-  return *counted;
+  return run(op, /*isWhole=*/true);
+}
+
+FailureOr<Sample> StepPredictor::count(mlir::gpu::LaunchFuncOp op) {
+  if (makesIndices(op))
+    return makeIndices(op);
+  if (failed(makeIndicesFor(op)))
+    return failure();
+  return run(op, /*isWhole=*/false);
 }
 
 /// Makes the instructions that `work` counts those of the machine.
-static MachineUse useMachine(KernelWork &work, const ptx::Kernel &kernel,
+static MachineUse useMachine(KernelWork &work, const ::ptx::Kernel &kernel,
                              const MachineKernel &machine) {
   double ratio = getMachineRatio(kernel, machine);
   work.instructions *= ratio;
@@ -318,19 +386,16 @@ bsr::gpu::predictKernels(ModuleOp module, const ModelParameters &parameters,
   FailureOr<StringRef> text = getPTX(module);
   if (failed(text))
     return failure();
-  llvm::Expected<std::vector<ptx::Kernel>> kernels = ptx::parse(*text);
-  if (!kernels)
-    return module.emitError() << llvm::toString(kernels.takeError());
-  llvm::StringMap<const ptx::Kernel *> byName;
-  for (const ptx::Kernel &kernel : *kernels)
-    byName[kernel.name] = &kernel;
+  auto sampler = Sampler::create(*text);
+  if (!sampler)
+    return module.emitError() << llvm::toString(sampler.takeError());
   const Chip &chip = *findChip(cast<GPUAttr>(getTarget(module)).getChip());
 
   llvm::MapVector<StringRef, KernelPrediction> predictions;
   for (auto step : module.getOps<func::FuncOp>()) {
     if (isOfPlans(step))
       continue;
-    StepPredictor predictor(step, byName);
+    StepPredictor predictor(step, **sampler);
     auto predict = [&](mlir::gpu::LaunchFuncOp op,
                        bool isPlan) -> LogicalResult {
       StringRef name = op.getKernelName().getValue();
@@ -339,21 +404,21 @@ bsr::gpu::predictKernels(ModuleOp module, const ModelParameters &parameters,
         predictor.pass(op);
         return success();
       }
-      FailureOr<Profile> counted = predictor.count(op);
+      FailureOr<Sample> counted = predictor.count(op);
       if (failed(counted))
         return failure();
       prediction.name = name.str();
       prediction.when =
           isPlan ? KernelPrediction::Plans : KernelPrediction::Step;
-      prediction.profile = *counted;
-      KernelWork &work = prediction.profile.work;
+      prediction.countedBlocks = counted->blocks;
+      KernelWork &work = prediction.work = counted->work;
       if (machine) {
         auto found = machine->find(name);
         if (found == machine->end())
           return op.emitError("expected machine code of '")
                  << name << "', but got none";
         prediction.machine =
-            useMachine(work, *byName.lookup(name), found->second);
+            useMachine(work, *(*sampler)->find(name), found->second);
       }
       prediction.prediction = bound(work, chip, parameters);
       return success();
@@ -388,7 +453,7 @@ static void printRows(ArrayRef<const KernelPrediction *> kernels, size_t width,
   double seconds = 0;
   for (const KernelPrediction *kernel : order) {
     const Prediction &prediction = kernel->prediction;
-    const Profile &profile = kernel->profile;
+    const KernelWork &work = kernel->work;
     launches += kernel->launches;
     seconds += getTotal(*kernel);
     os << llvm::left_justify(kernel->name, width)
@@ -397,22 +462,16 @@ static void printRows(ArrayRef<const KernelPrediction *> kernels, size_t width,
                         stringify(prediction.binding));
     for (double clocks : prediction.clocks)
       os << llvm::formatv("{0,11:f0}", clocks);
-    double flops = llvm::sum_of(profile.work.tensorFlops, 0.0) +
-                   llvm::sum_of(profile.work.warpgroupFlops, 0.0);
-    os << llvm::formatv("{0,14:f3}{1,14:f0}", flops / 1e6,
-                        profile.work.instructions);
-    for (double bytes : {profile.work.sharedBytes, profile.work.l2Bytes,
-                         profile.work.memoryBytes})
+    double flops = llvm::sum_of(work.tensorFlops, 0.0) +
+                   llvm::sum_of(work.warpgroupFlops, 0.0);
+    os << llvm::formatv("{0,14:f3}{1,14:f0}", flops / 1e6, work.instructions);
+    for (double bytes : {work.sharedBytes, work.l2Bytes, work.memoryBytes})
       os << llvm::formatv("{0,14:f2}", bytes / 1024);
     if (const std::optional<MachineUse> &machine = kernel->machine)
       os << llvm::formatv("{0,12}{1,12}{2,13:f2}", machine->registers,
                           machine->spilledBytes, machine->ratio);
-    SmallVector<StringRef> assumed;
-    if (profile.hasDataBranches)
-      assumed.push_back("branches");
-    if (profile.hasDataAddresses)
-      assumed.push_back("addresses");
-    os << (assumed.empty() ? "" : "  ") << llvm::join(assumed, ", ") << "\n";
+    os << "  " << kernel->countedBlocks << " of "
+       << llvm::formatv("{0:f0}", work.blocks) << "\n";
   }
   os << llvm::left_justify(total, width)
      << llvm::formatv("{0,9}{1,12:f2}", launches, seconds * 1e6) << "\n";
@@ -444,7 +503,7 @@ void bsr::gpu::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
   if (hasMachine)
     os << llvm::formatv("{0,12}{1,12}{2,13}", "registers", "spill bytes",
                         "machine/PTX");
-  os << "  depends on data\n";
+  os << "  thread blocks counted\n";
   const auto &[ofStep, ofPlans, ofUpdate] = parts;
   printRows(ofStep, width, "total", os);
   if (!ofPlans.empty()) {

@@ -4,13 +4,14 @@
 // runtime's kernels, on a table such as it makes.
 
 #include "RandomView.h"
+#include "Sampler.h"
 #include "bsr/Analysis/Plans.h"
 #include "bsr/Codegen/GPU/Prediction/PredictKernels.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "support/PatternKernels.h"
-#include <cstring>
 #include <map>
+#include <random>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -24,8 +25,8 @@ struct Dynamic {
   SmallVector<int64_t> values; ///< the bytes of a slot of each buffer
 };
 
-/// Memory that is handed out part by part, some of it with known words.
-class Memory {
+/// Memory that is handed out part by part, some of it with known contents.
+class Layout {
 public:
   /// The place of `count` elements of `elementBytes`.
   uint64_t take(int64_t count, int64_t elementBytes) {
@@ -33,23 +34,36 @@ public:
     used += llvm::alignTo(count * elementBytes, 64);
     return place;
   }
-  /// The same of `known`.
-  uint64_t take(const KnownWords &known) {
-    uint64_t place = take(int64_t(known.size()), sizeof(uint32_t));
-    words->resize(used / sizeof(uint32_t));
-    llvm::copy(known, words->begin() + int64_t(place / sizeof(uint32_t)));
+  /// The same of `known` elements.
+  template <typename T>
+  uint64_t take(ArrayRef<T> known) {
+    uint64_t place = take(int64_t(known.size()), sizeof(T));
+    const auto *bytes = reinterpret_cast<const char *>(known.data());
+    contents.emplace_back(
+        place, std::vector<char>(bytes, bytes + known.size() * sizeof(T)));
     return place;
   }
-  LaunchArgument asArgument() const {
-    LaunchArgument argument;
-    argument.bytes = int64_t(used);
-    argument.words = words;
-    return argument;
+  /// The same of numbers of 16 or 32 bits that are above 0 and have no order.
+  uint64_t takeNumbers(int64_t count, int64_t elementBytes) {
+    std::vector<uint32_t> words(llvm::divideCeil(count * elementBytes, 4));
+    for (uint32_t &word : words)
+      word = 0x3f803f80 | (uint32_t(random()) & 0x007f007f);
+    return take(ArrayRef(words));
+  }
+  /// All of it, in the memory of `sampler`.
+  llvm::Expected<BufferPart> allocate(Sampler &sampler) const {
+    auto address = sampler.allocate(int64_t(used));
+    if (!address)
+      return address.takeError();
+    for (const auto &[place, bytes] : contents)
+      sampler.write(*address + place, bytes.data(), bytes.size());
+    return BufferPart{*address, int64_t(used)};
   }
 
 private:
   uint64_t used = 0;
-  std::shared_ptr<KnownWords> words = std::make_shared<KnownWords>();
+  std::vector<std::pair<uint64_t, std::vector<char>>> contents;
+  std::minstd_rand random;
 };
 } // namespace
 
@@ -86,19 +100,6 @@ static SmallVector<Dynamic> getPatterns(func::FuncOp step) {
   return patterns;
 }
 
-/// `rows`, which have places of memory without known contents.
-template <typename Row>
-static LaunchArgument getTable(ArrayRef<Row> rows) {
-  static_assert(sizeof(Row) % sizeof(uint32_t) == 0);
-  std::vector<uint32_t> words(rows.size() * sizeof(Row) / sizeof(uint32_t));
-  std::memcpy(words.data(), rows.data(), rows.size() * sizeof(Row));
-  LaunchArgument table;
-  table.buffer = 1;
-  table.bytes = int64_t(rows.size() * sizeof(Row));
-  table.words = std::make_shared<KnownWords>(words.begin(), words.end());
-  return table;
-}
-
 namespace {
 /// The tables of one update, and how large its launches are.
 struct Tables {
@@ -111,7 +112,7 @@ struct Tables {
 
 /// Adds `pattern` to `tables`, of whose blocks `share` are pruned and regrown.
 static void addPattern(const Dynamic &pattern, double share, bool hasScores,
-                       Memory &memory, Tables &tables) {
+                       Layout &memory, Tables &tables) {
   using namespace ::bsr;
   UpdateRow row = {};
   row.rows = uint32_t(pattern.type.getGridRows());
@@ -126,15 +127,15 @@ static void addPattern(const Dynamic &pattern, double share, bool hasScores,
   row.rounds = UpdateRow::roundsOf(row.blocks);
 
   ViewArrays view = makeView(row.rows, row.cols, blocks);
-  row.rowPtr = memory.take(*view[0]);
-  row.colIdx = memory.take(*view[1]);
-  row.slot = memory.take(*view[2]);
+  row.rowPtr = memory.take(ArrayRef(view[0]));
+  row.colIdx = memory.take(ArrayRef(view[1]));
+  row.slot = memory.take(ArrayRef(view[2]));
   row.colPtr = memory.take(row.cols + 1, 4);
   row.rowIdx = memory.take(blocks, 4);
   row.slotT = memory.take(blocks, 4);
-  row.values = memory.take(pattern.type.getSlots() * row.elements,
-                           bytesOf(pattern.element));
-  row.scores = memory.take(all, 4);
+  row.values = memory.takeNumbers(pattern.type.getSlots() * row.elements,
+                                  bytesOf(pattern.element));
+  row.scores = memory.takeNumbers(all, 4);
   row.norms = memory.take(blocks, 8);
   row.stored = memory.take(blocks, 8);
   row.kept = memory.take(blocks, 8);
@@ -143,13 +144,15 @@ static void addPattern(const Dynamic &pattern, double share, bool hasScores,
   int64_t groups = UpdateRow::groupsOfRows(row.rows, row.cols);
   row.marks = memory.take(std::max(groups, all / 32 + 1), 4);
   row.before = memory.take(groups, 4);
-  row.chosen = row.fresh = memory.take(row.count, 8);
+  // Ranks of blocks that are not stored, evenly.
+  std::vector<uint64_t> ranks(row.count);
+  for (auto [i, rank] : llvm::enumerate(ranks))
+    rank = i * uint64_t(all - blocks) / row.count;
+  row.chosen = row.fresh = memory.take(ArrayRef(ranks));
   row.pruned = memory.take(row.count, 4);
-  // The slots of any blocks, and how many they are.
-  row.freed =
-      memory.take(KnownWords(view[2]->begin(), view[2]->begin() + row.count));
-  row.result = memory.take(KnownWords{row.count, 0, row.count, 0});
-  memory.take(sizeof(UpdateResult), 1);
+  row.freed = memory.take(row.count, 4);
+  row.result =
+      memory.take(ArrayRef<uint64_t>{0, 0, ~uint64_t(0), ~uint64_t(0)});
 
   bool isFirst = true;
   for (int64_t bytes : pattern.values) {
@@ -169,62 +172,106 @@ static void addPattern(const Dynamic &pattern, double share, bool hasScores,
   tables.rows[pattern.element].push_back(row);
 }
 
+namespace {
+/// Runs the launches of updates one after the other: each reads what those
+/// before have left.
+class UpdatePredictor {
+public:
+  UpdatePredictor(Sampler &sampler, const Chip &chip,
+                  const ModelParameters &parameters)
+      : sampler(sampler), chip(chip), parameters(parameters) {}
+
+  /// Predicts those of `patterns`; see `addPattern`.
+  llvm::Error predict(ArrayRef<Dynamic> patterns, double share, bool hasScores);
+
+  SmallVector<KernelPrediction, 0> predictions;
+
+private:
+  template <typename Row>
+  llvm::Error launch(const std::string &name, ::ptx::Dim grid, unsigned threads,
+                     ArrayRef<Row> table);
+
+  Sampler &sampler;
+  const Chip &chip;
+  const ModelParameters &parameters;
+  BufferPart memory;
+};
+} // namespace
+
+template <typename Row>
+llvm::Error UpdatePredictor::launch(const std::string &name, ::ptx::Dim grid,
+                                    unsigned threads, ArrayRef<Row> table) {
+  auto bytes = int64_t(table.size() * sizeof(Row));
+  auto address = sampler.allocate(bytes);
+  if (!address)
+    return address.takeError();
+  sampler.write(*address, table.data(), size_t(bytes));
+  const uint64_t arguments[] = {memory.address, *address};
+  const auto *begin = reinterpret_cast<const uint8_t *>(arguments);
+  ::ptx::LaunchOptions options;
+  options.grid = grid;
+  options.block.x = threads;
+  options.parameters.assign(begin, begin + sizeof(arguments));
+  auto sample = sampler.run(name, options, {memory, {*address, bytes}},
+                            /*isWhole=*/true);
+  if (!sample)
+    return sample.takeError();
+  KernelPrediction &made = predictions.emplace_back();
+  made.name = name;
+  made.launches = 1;
+  made.when = KernelPrediction::Update;
+  made.countedBlocks = sample->blocks;
+  made.work = sample->work;
+  made.prediction = bound(made.work, chip, parameters);
+  return llvm::Error::success();
+}
+
+llvm::Error UpdatePredictor::predict(ArrayRef<Dynamic> patterns, double share,
+                                     bool hasScores) {
+  using namespace ::bsr;
+  if (patterns.empty())
+    return llvm::Error::success();
+  Layout layout;
+  Tables tables;
+  for (const Dynamic &pattern : patterns)
+    addPattern(pattern, share, hasScores, layout, tables);
+  auto allocated = layout.allocate(sampler);
+  if (!allocated)
+    return allocated.takeError();
+  memory = *allocated;
+  std::vector<UpdateRow> all;
+  for (auto &[element, rows] : tables.rows) {
+    ::ptx::Dim grid{unsigned(tables.mostBlocks[element]),
+                    unsigned(rows.size())};
+    if (llvm::Error error = launch(normKernel("sum", element), grid,
+                                   patternThreads, ArrayRef(rows)))
+      return error;
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  for (const char *name : {pruneKernel, updateKernel})
+    if (llvm::Error error =
+            launch(name, {unsigned(all.size())}, updateThreads, ArrayRef(all)))
+      return error;
+  return launch(fillKernel,
+                {unsigned(tables.mostFills), unsigned(tables.fills.size())},
+                patternThreads, ArrayRef(tables.fills));
+}
+
 FailureOr<SmallVector<KernelPrediction, 0>>
 mlir::bsr::gpu::predictUpdate(ModuleOp module, double share,
                               const ModelParameters &parameters) {
-  using namespace ::bsr;
-  std::string text = patternKernels(); // kernels refer to it
-  llvm::Expected<std::vector<ptx::Kernel>> kernels = ptx::parse(text);
-  if (!kernels)
-    return module.emitError() << llvm::toString(kernels.takeError());
+  auto sampler = Sampler::create(::bsr::patternKernels());
+  if (!sampler)
+    return module.emitError() << llvm::toString(sampler.takeError());
   const Chip &chip = *findChip(cast<GPUAttr>(getTarget(module)).getChip());
-  SmallVector<KernelPrediction, 0> predictions;
-  Memory memory;
-  auto predict = [&](const std::string &name, std::array<int64_t, 3> grid,
-                     unsigned threads, LaunchArgument table) -> LogicalResult {
-    const ptx::Kernel &kernel =
-        *llvm::find_if(*kernels, [&](const ptx::Kernel &kernel) {
-          return kernel.name == name;
-        });
-    Launch launch{grid, {threads, 1, 1}, {memory.asArgument(), table}};
-    llvm::Expected<Profile> counted = profile(kernel, launch);
-    if (!counted)
-      return module.emitError() << llvm::toString(counted.takeError());
-    KernelPrediction &made = predictions.emplace_back();
-    made.name = name;
-    made.launches = 1;
-    made.when = KernelPrediction::Update;
-    made.profile = *counted;
-    made.prediction = bound(counted->work, chip, parameters);
-    return success();
-  };
-
+  UpdatePredictor predictor(**sampler, chip, parameters);
   for (auto step : module.getOps<func::FuncOp>()) {
     if (isOfPlans(step))
       continue;
     auto scores = dyn_cast_or_null<ArrayAttr>(attrs::scores.get(step));
-    bool hasScores = scores && !scores.empty();
-    Tables tables;
-    for (const Dynamic &pattern : getPatterns(step))
-      addPattern(pattern, share, hasScores, memory, tables);
-    std::vector<UpdateRow> all;
-    for (auto &[element, rows] : tables.rows) {
-      if (failed(predict(normKernel("sum", element),
-                         {tables.mostBlocks[element], int64_t(rows.size()), 1},
-                         patternThreads, getTable(ArrayRef(rows)))))
-        return failure();
-      all.insert(all.end(), rows.begin(), rows.end());
-    }
-    std::array<int64_t, 3> grid = {int64_t(all.size()), 1, 1};
-    LaunchArgument table = getTable(ArrayRef(all));
-    if (all.empty())
-      continue;
-    if (failed(predict(pruneKernel, grid, updateThreads, table)) ||
-        failed(predict(updateKernel, grid, updateThreads, table)) ||
-        failed(predict(fillKernel,
-                       {tables.mostFills, int64_t(tables.fills.size()), 1},
-                       patternThreads, getTable(ArrayRef(tables.fills)))))
-      return failure();
+    if (llvm::Error error = predictor.predict(getPatterns(step), share,
+                                              scores && !scores.empty()))
+      return module.emitError() << llvm::toString(std::move(error));
   }
-  return predictions;
+  return std::move(predictor.predictions);
 }

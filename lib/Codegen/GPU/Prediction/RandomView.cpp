@@ -44,20 +44,20 @@ ViewArrays mlir::bsr::gpu::makeView(int64_t lines, int64_t extent,
     else if (total > slots && count != 0)
       --count, --total;
   }
-  auto starts = std::make_shared<KnownWords>(1, 0);
-  auto others = std::make_shared<KnownWords>();
-  auto places = std::make_shared<KnownWords>();
+  ViewArrays arrays;
+  auto &[starts, others, places] = arrays;
+  starts.push_back(0);
   std::minstd_rand random;
   for (int64_t count : counts) {
     // Each place is taken as likely as what is left of blocks to what is left
     // of places.
     for (int64_t place = 0; count != 0; ++place)
       if (int64_t(random() % (extent - place)) < count) {
-        others->push_back(place);
-        places->push_back(places->size());
+        others.push_back(place);
+        places.push_back(places.size());
         --count;
       }
-    starts->push_back(others->size());
+    starts.push_back(others.size());
   }
-  return {starts, others, places};
+  return arrays;
 }

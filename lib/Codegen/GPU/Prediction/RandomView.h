@@ -5,13 +5,15 @@
 #ifndef BSR_LIB_CODEGEN_GPU_PREDICTION_RANDOMVIEW_H
 #define BSR_LIB_CODEGEN_GPU_PREDICTION_RANDOMVIEW_H
 
-#include "bsr/Codegen/GPU/Prediction/Profile.h"
+#include <array>
+#include <cstdint>
+#include <vector>
 
 namespace mlir::bsr::gpu {
 
 /// The arrays of one view of a pattern: where lines begin, the other coordinate
 /// of each block, and its slot.
-using ViewArrays = std::array<std::shared_ptr<KnownWords>, 3>;
+using ViewArrays = std::array<std::vector<uint32_t>, 3>;
 
 /// One view of a pattern with `slots` blocks in `lines` lines of `extent`.
 /// Lines have as many blocks as those of a random pattern: quantiles of the

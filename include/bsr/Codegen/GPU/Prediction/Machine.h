@@ -5,8 +5,14 @@
 #ifndef BSR_CODEGEN_GPU_PREDICTION_MACHINE_H
 #define BSR_CODEGEN_GPU_PREDICTION_MACHINE_H
 
-#include "bsr/Codegen/GPU/Prediction/PTX.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Error.h"
+#include <optional>
+#include <vector>
+
+namespace ptx {
+struct Kernel;
+}
 
 namespace mlir::bsr::gpu {
 
@@ -34,7 +40,8 @@ parseMachine(llvm::StringRef disassembly, llvm::StringRef needs);
 /// ones, so that a loop which the assembler unrolled in part is no longer than
 /// it was. Counted in the loops, where both have as many of them, or else in
 /// the whole text.
-double getMachineRatio(const ptx::Kernel &kernel, const MachineKernel &machine);
+double getMachineRatio(const ::ptx::Kernel &kernel,
+                       const MachineKernel &machine);
 
 } // namespace mlir::bsr::gpu
 

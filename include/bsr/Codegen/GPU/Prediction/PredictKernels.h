@@ -5,8 +5,8 @@
 #ifndef BSR_CODEGEN_GPU_PREDICTION_PREDICTKERNELS_H
 #define BSR_CODEGEN_GPU_PREDICTION_PREDICTKERNELS_H
 
+#include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Codegen/GPU/Prediction/Machine.h"
-#include "bsr/Codegen/GPU/Prediction/Profile.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::bsr::gpu {
@@ -27,7 +27,8 @@ struct KernelPrediction {
   std::string name;
   int64_t launches = 0; ///< in a step, in the function of its plans, or update
   When when = Step;
-  Profile profile; ///< of one launch
+  KernelWork work;            ///< of one launch
+  uint64_t countedBlocks = 0; ///< of threads, that ran to count it
   Prediction prediction;
   std::optional<MachineUse> machine;
 };
