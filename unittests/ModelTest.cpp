@@ -2,7 +2,7 @@
 //
 // Bounds of launches, against figures that were derived by hand.
 
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/IR/Diagnostics.h"
 #include "gtest/gtest.h"
@@ -131,4 +131,49 @@ TEST(Model, MemoryIsOfTheWholeChip) {
   ModelParameters parameters;
   parameters.memoryBandwidth = 6.7e12;
   EXPECT_NEAR(bound(work, *findChip("sm_90"), parameters).seconds, 5e-4, 1e-12);
+}
+
+/// Work whose time is that of L2.
+static KernelWork getTransfer(double megabytes) {
+  KernelWork work;
+  work.l2Bytes = megabytes * 1e6;
+  return work;
+}
+
+TEST(TileSearch, KeepsTheFirstTileOfLeastCost) {
+  TileSearch<int> search(*findChip("sm_90a"));
+  EXPECT_FALSE(search.best || search.isTooLarge(8, 2));
+  search.consider(1, getTransfer(100));
+  EXPECT_TRUE(search.isTooLarge(4, 2) && !search.isTooLarge(4, 3));
+  search.consider(2, getTransfer(100));
+  EXPECT_EQ(search.best, 1);
+  // What is not in the model has to be outweighed.
+  search.consider(3, getTransfer(96), {/*lacks=*/0, /*factor=*/1.05});
+  EXPECT_EQ(search.best, 1);
+  search.consider(4, getTransfer(95), {/*lacks=*/0, /*factor=*/1.05});
+  EXPECT_EQ(search.best, 4);
+  // However fast one is that lacks something.
+  search.consider(5, getTransfer(1), {/*lacks=*/1, /*factor=*/1});
+  EXPECT_EQ(search.best, 4);
+}
+
+TEST(TileSearch, LessEffortDecidesBetweenEqualTimes) {
+  TileSearch<int> search(*findChip("sm_90a"));
+  search.consider(1, getTransfer(100), {/*lacks=*/0, /*factor=*/1, 10});
+  search.consider(2, getTransfer(100), {/*lacks=*/0, /*factor=*/1, 9});
+  EXPECT_EQ(search.best, 2);
+  search.consider(3, getTransfer(101), {/*lacks=*/0, /*factor=*/1, 1});
+  EXPECT_EQ(search.best, 2);
+}
+
+TEST(TileSearch, WhatIsWantedMostComesFirst) {
+  TileSearch<int> search(*findChip("sm_90a"));
+  search.consider(1, getTransfer(1), {/*lacks=*/4, /*factor=*/1});
+  search.consider(2, getTransfer(9), {/*lacks=*/3, /*factor=*/1});
+  EXPECT_EQ(search.best, 2);
+}
+
+TEST(Model, UnionOfLines) {
+  EXPECT_DOUBLE_EQ(getUnion(0.25, 1), 0.25);
+  EXPECT_DOUBLE_EQ(getUnion(0.5, 3), 0.875);
 }

@@ -10,6 +10,7 @@
 
 #include "AttentionProduct.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -181,11 +182,10 @@ std::optional<AttentionProduct> AttentionProduct::match(Operation *op,
   if (!operands)
     return std::nullopt;
   AttentionProduct product(std::move(*operands));
-  int64_t rest =
-      findChip(chip.getChip())->sharedLimit - BlockBuilder::sharedSymbolBytes -
-      AttentionPart{&product.operands.q, product.operands.queryTile}.getBytes();
-  product.stages = std::min(
-      mostStages, rest / ForwardEmitter::getStageBytes(product.operands));
+  AttentionPart q{&product.operands.q, product.operands.queryTile};
+  product.stages = CopyPipeline::getStages(
+      findChip(chip.getChip())->sharedLimit - q.getBytes(),
+      ForwardEmitter::getStageBytes(product.operands), mostStages);
   if (product.stages < 2)
     return std::nullopt;
   return product;

@@ -17,6 +17,17 @@ llvm::StringRef mlir::bsr::gpu::stringify(Resource resource) {
   return names[static_cast<unsigned>(resource)];
 }
 
+void KernelWork::multiplyByBlocks() {
+  instructions *= blocks;
+  for (auto *all : {&tensorFlops, &warpgroupFlops})
+    for (double &flops : *all)
+      flops *= blocks;
+  for (double &ofUnit : arithmetic)
+    ofUnit *= blocks;
+  sharedBytes *= blocks;
+  l2Bytes *= blocks;
+}
+
 Prediction mlir::bsr::gpu::bound(const KernelWork &work, const Chip &chip,
                                  const ModelParameters &parameters) {
   Prediction prediction;

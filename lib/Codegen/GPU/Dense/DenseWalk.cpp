@@ -48,11 +48,12 @@ void DenseTile::setParts(const DenseOperands &operands) {
 
 bool DenseTile::setStages(const DenseOperands &operands, const Chip &chip) {
   constexpr int64_t leastStages = 2, mostStages = 6;
-  int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
-  stages = std::min(mostStages, limit / getStageBytes(operands));
+  stages = CopyPipeline::getStages(chip.sharedLimit, getStageBytes(operands),
+                                   mostStages);
   return stages >= leastStages &&
          (!operands.norms ||
-          BlockNorms::getSharedBytes(left.tile, right.tile) <= limit);
+          BlockNorms::getSharedBytes(left.tile, right.tile) <=
+              chip.sharedLimit - BlockBuilder::sharedSymbolBytes);
 }
 
 DenseWalk::DenseWalk(const DenseOperands &operands, const DenseTile &tile,

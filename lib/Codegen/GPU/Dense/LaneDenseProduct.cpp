@@ -10,9 +10,9 @@
 // inner numbers lie side by side, of those of one row or column.
 
 #include "LaneDenseProduct.h"
+#include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include <cmath>
 #include <numeric>
 
 using namespace mlir;
@@ -31,7 +31,7 @@ static KernelWork getWork(const DenseOperands &operands,
   KernelWork work;
   work.blocks =
       double(tile.getNumTiles(operands) * operands.batch.size * tile.parts);
-  work.warps = double(blockThreads) / BlockBuilder::warpThreads;
+  work.warps = double(blockWarps);
 
   // Of a block of threads.
   double length = double(tile.partLength);
@@ -58,13 +58,7 @@ static KernelWork getWork(const DenseOperands &operands,
   work.sharedBytes =
       loads * copiedBytes * BlockBuilder::warpThreads + copied + stored;
   work.l2Bytes = copied + stored;
-
-  // Of all.
-  work.instructions *= work.blocks;
-  for (double &all : work.arithmetic)
-    all *= work.blocks;
-  work.sharedBytes *= work.blocks;
-  work.l2Bytes *= work.blocks;
+  work.multiplyByBlocks();
   if (tile.parts != 1)
     work.l2Bytes +=
         double((tile.parts + 1) * operands.getType().getNumElements()) *
@@ -100,8 +94,7 @@ static std::optional<DenseTile> choose(const DenseOperands &operands,
                                        int64_t cols) {
   constexpr std::pair<int64_t, int64_t> sizes[] = {
       {128, 256}, {128, 128}, {64, 128}, {64, 64}};
-  std::optional<DenseTile> best;
-  double least = 0;
+  TileSearch<DenseTile> search(chip);
   for (auto [someRows, someCols] : sizes) {
     if ((rows != 0 && someRows != rows) || (cols != 0 && someCols != cols))
       continue;
@@ -109,15 +102,10 @@ static std::optional<DenseTile> choose(const DenseOperands &operands,
         operands, someRows, someCols, /*isSwizzled=*/true,
         [](int64_t length, bool) { return length * floatBytes; });
     tile.setParts(operands);
-    if (!tile.setStages(operands, chip))
-      continue;
-    double seconds = bound(getWork(operands, tile), chip).seconds;
-    if (best && least <= seconds)
-      continue;
-    best = tile;
-    least = seconds;
+    if (tile.setStages(operands, chip))
+      search.consider(tile, getWork(operands, tile));
   }
-  return best;
+  return search.best;
 }
 
 std::optional<LaneDenseProduct> LaneDenseProduct::match(Operation *root,

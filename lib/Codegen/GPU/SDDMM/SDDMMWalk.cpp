@@ -29,10 +29,10 @@ std::optional<SDDMMTile> SDDMMTile::match(SDDMMOp op) {
 }
 
 bool SDDMMTile::setStages(const Chip &chip, ArrayRef<int64_t> choices) {
-  int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
   for (int64_t choice : choices) {
     tokens = choice;
-    stages = std::min<int64_t>(4, limit / getStageBytes());
+    stages = CopyPipeline::getStages(chip.sharedLimit, getStageBytes(),
+                                     /*most=*/4);
     if (stages >= 2)
       return true;
   }

@@ -32,7 +32,7 @@ struct SDDMMTile {
   /// Sets them to the most of these that fit; false if none do.
   bool setStages(const Chip &chip, ArrayRef<int64_t> tokens);
 
-  int64_t getBlocks() const { return blockThreads / 32 * warpBlocks; }
+  int64_t getBlocks() const { return blockWarps * warpBlocks; }
   /// Elements of 16 bytes.
   int64_t getElements() const { return copiedBytes / elementBytes; }
   /// Of a row in shared memory.

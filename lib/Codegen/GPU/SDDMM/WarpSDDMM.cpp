@@ -219,8 +219,7 @@ void WarpSDDMMEmitter::copy(Value step, Value stage, const Window &window) {
 }
 
 void WarpSDDMMEmitter::loadBlocks(const Window &window) {
-  constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
-  Value ofWarp = b.div(b.add(window.blocks, warps - 1), warps);
+  Value ofWarp = b.div(b.add(window.blocks, blockWarps - 1), blockWarps);
   firstBlock = arith::MulIOp::create(b.b, b.loc, b.warp, ofWarp);
   Value count = b.min(ofWarp, b.sub(window.blocks, firstBlock));
   // The last of a window for those that are not there.
@@ -501,13 +500,12 @@ void SampledSumEmitter::addBlock(Value slot, Value place) {
 }
 
 void SampledSumEmitter::emit() {
-  constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
   Value line = b.block[0];
   group = shares.getGroup(b.div(line, windows.lines));
   Value start = b.load(view.ptr, line), end = b.load(view.ptr, b.add(line, 1));
-  int64_t passes = llvm::divideCeil(windows.length, warps);
+  int64_t passes = llvm::divideCeil(windows.length, blockWarps);
   b.loop(b.constant(0), b.constant(passes), 1, {}, [&](Value pass, ValueRange) {
-    Value inLine = b.multiplyAdd(pass, warps, b.warp);
+    Value inLine = b.multiplyAdd(pass, blockWarps, b.warp);
     Value position = b.add(start, inLine);
     b.when(b.less(position, end), [&] {
       addBlock(

@@ -4,15 +4,13 @@
 // and warps.
 
 #include "WindowTile.h"
-#include <cmath>
-#include <tuple>
+#include "bsr/Codegen/GPU/Core/TileSearch.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4;
-static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
 /// Positions of a window beyond what is expected.
 static constexpr double spareSlabs = 1.1;
 /// Places of a stage of a cluster beyond those without which it might not do.
@@ -21,15 +19,15 @@ static constexpr int64_t sparePlaces = 6;
 /// are 16 or 18.
 static constexpr int64_t clusterRoom = 16;
 
-static double getDensity(const SampledShape &shape) {
-  const PatternType &pattern = shape.pattern;
-  return double(pattern.getSlots()) /
-         (double(pattern.getGridRows()) * double(pattern.getGridCols()));
-}
-
-/// The share of positions at which one of `lines` has a block.
-static double getUnion(const SampledShape &shape, int64_t lines) {
-  return 1 - std::pow(1 - getDensity(shape), double(lines));
+/// Bytes of all operands and results.
+static double getMemoryBytes(const SampledShape &shape) {
+  const Activations &x = shape.rows;
+  double elements =
+      double(shape.pattern.getSlots()) * double(shape.getBlockElements());
+  return double(x.batches * x.tokens) *
+             double(x.features + shape.cols.features) *
+             double(shape.elementBytes) +
+         elements * double(shape.outputBytes);
 }
 
 SampledWindows WindowTile::getWindows(const SampledShape &shape) const {
@@ -69,14 +67,15 @@ WindowTile::Expected WindowTile::getExpected(const SampledShape &shape) const {
   double length = double(shape.pattern.getGridCols());
   double stored = double(shape.pattern.getSlots());
   double groups = std::ceil(numLines / double(lines));
-  double ofPosition = getDensity(shape) * std::min(double(lines), numLines) /
-                      getUnion(shape, lines);
+  double ofPosition = shape.getDensity() * std::min(double(lines), numLines) /
+                      getUnion(shape.getDensity(), double(lines));
   // A window ends before the position that does not fit.
   double blocks = double(shares * getBlocks(shape));
   double full = std::max(1.0, blocks - ofPosition / 2);
   double most = std::min(full, double(slabs) * ofPosition);
   double windows = groups * std::max(1.0, std::ceil(stored / groups / most));
-  return {windows, stored / windows, groups * length * getUnion(shape, lines)};
+  return {windows, stored / windows,
+          groups * length * getUnion(shape.getDensity(), double(lines))};
 }
 
 KernelWork WindowTile::getClusterWork(const SampledShape &shape) const {
@@ -111,15 +110,11 @@ KernelWork WindowTile::getClusterWork(const SampledShape &shape) const {
   work.longestWarp = work.instructions / work.blocks / work.warps;
 
   double parts = windows + double(grid);
-  double elements = stored * double(shape.getBlockElements());
   double sums = parts * ofWindow * double(shape.getBlockElements()) * 4;
   double slab = steps * double(getSlabBytes(shape));
   work.sharedBytes = slab * (filled + read) + sums;
   work.l2Bytes = slab * copied + sums;
-  work.memoryBytes = double(shape.rows.batches * shape.rows.tokens) *
-                         double(shape.rows.features + shape.cols.features) *
-                         double(elementBytes) +
-                     elements * double(shape.outputBytes);
+  work.memoryBytes = getMemoryBytes(shape);
   return work;
 }
 
@@ -132,7 +127,7 @@ KernelWork WindowTile::getWork(const SampledShape &shape) const {
 
   KernelWork work;
   work.blocks = double(grid);
-  work.warps = double(numWarps);
+  work.warps = double(blockWarps);
   double blockFlops = 2.0 * double(shape.getBlockElements() * tokens);
   bool isTF32 = elementBytes == 4;
   TensorType type = isTF32 ? TensorType::TF32 : TensorType::Half;
@@ -142,7 +137,7 @@ KernelWork WindowTile::getWork(const SampledShape &shape) const {
   double rowsOfLine = double(shape.getBlockRows());
   double linesOfWindow =
       double(lines) * (1 - std::exp(-ofWindow / double(lines)));
-  double changes = std::min(ofWindow, linesOfWindow + numWarps - 1) * windows;
+  double changes = std::min(ofWindow, linesOfWindow + blockWarps - 1) * windows;
   double depth = double(getPitch()) / double(fragmentBytes);
   double multiplied = double(shape.getBlockElements()) /
                       double(fragmentRows * fragmentCols) * depth;
@@ -154,14 +149,14 @@ KernelWork WindowTile::getWork(const SampledShape &shape) const {
                   double(BlockBuilder::warpThreads);
   // Instructions of PTX, counted in kernels that were emitted.
   constexpr double perBlock = 9, perCopy = 8, perStep = 60;
-  double perWindow = perStep * numWarps;
+  double perWindow = perStep * blockWarps;
   // Four words of each are rounded.
   double perMatrices = isTF32 ? 5 : 1;
   work.instructions =
       steps * (stored * (multiplied + colMatrices * perMatrices + perBlock) +
                changes * (rowMatrices * perMatrices + 2) + copies * perCopy +
                windows * perWindow);
-  work.longestWarp = work.instructions / work.blocks / numWarps;
+  work.longestWarp = work.instructions / work.blocks / blockWarps;
 
   double rowBytes = double(getPitch());
   double parts = windows + double(grid);
@@ -174,10 +169,7 @@ KernelWork WindowTile::getWork(const SampledShape &shape) const {
                           changes * rowsOfLine) +
                      sums;
   work.l2Bytes = steps * rowBytes * filled + sums;
-  work.memoryBytes = double(shape.rows.batches * shape.rows.tokens) *
-                         double(shape.rows.features + shape.cols.features) *
-                         double(elementBytes) +
-                     elements * double(shape.outputBytes);
+  work.memoryBytes = getMemoryBytes(shape);
   return work;
 }
 
@@ -209,14 +201,13 @@ static std::optional<WindowTile> getTile(const SampledShape &shape,
   tile.elementBytes = shape.elementBytes;
   tile.tokens = rowBytes / tile.elementBytes;
   int64_t blocks = WindowTile::getBlocks(shape);
-  double expected = double(blocks) * getUnion(shape, lines) / double(lines) /
-                    getDensity(shape);
+  double expected = double(blocks) *
+                    getUnion(shape.getDensity(), double(lines)) /
+                    double(lines) / shape.getDensity();
   tile.slabs = std::min({int64_t(std::ceil(spareSlabs * expected)), blocks,
                          shape.pattern.getGridCols()});
-  int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
-  for (tile.stages = mostStages; tile.stages >= leastStages; --tile.stages)
-    if (tile.getSharedBytes(shape) <= limit)
-      break;
+  tile.stages = CopyPipeline::getStages(chip.sharedLimit,
+                                        tile.getStageBytes(shape), mostStages);
   if (tile.stages < leastStages || !setGrid(tile, shape, chip))
     return std::nullopt;
   return tile;
@@ -257,14 +248,12 @@ static bool hasClusters(const SampledShape &shape, const Chip &chip) {
 std::optional<WindowTile> WindowTile::choose(const SampledShape &shape,
                                              const Chip &chip, int64_t rows,
                                              int64_t shares) {
-  std::optional<WindowTile> best;
-  // What is given comes before what hides latencies, and that before time.
-  std::tuple<bool, bool, bool, double> least;
+  TileSearch<WindowTile> search(chip);
   for (int64_t someShares : {1, 2, 4, 8})
     for (int64_t lines : {1, 2, 4, 8, 16, 32})
       for (int64_t rowBytes : {128, 64}) {
         // Lines beyond the last take room for nothing.
-        if (best && lines / 2 >= shape.pattern.getGridRows())
+        if (search.isTooLarge(lines, shape.pattern.getGridRows()))
           continue;
         std::optional<WindowTile> tile;
         if (someShares == 1)
@@ -273,18 +262,15 @@ std::optional<WindowTile> WindowTile::choose(const SampledShape &shape,
           tile = getClusterTile(shape, chip, lines, rowBytes, someShares);
         if (!tile)
           continue;
-        double seconds = bound(tile->getWork(shape), chip).seconds;
-        // What both are predicted in is not known to more than this.
+        // What is given comes before what hides latencies.
+        unsigned lacks =
+            (shares != 0 && someShares != shares ? 4 : 0) +
+            (rows != 0 && lines * shape.getBlockRows() != rows ? 2 : 0) +
+            (tile->stages < wantedStages ? 1 : 0);
+        // The times of clusters are not known to more than this.
         constexpr double leastGain = 1.05;
-        if (someShares != 1)
-          seconds *= leastGain;
-        std::tuple cost(shares != 0 && someShares != shares,
-                        rows != 0 && lines * shape.getBlockRows() != rows,
-                        tile->stages < wantedStages, seconds);
-        if (best && least <= cost)
-          continue;
-        best = tile;
-        least = cost;
+        search.consider(*tile, tile->getWork(shape),
+                        {lacks, someShares != 1 ? leastGain : 1});
       }
-  return best;
+  return search.best;
 }

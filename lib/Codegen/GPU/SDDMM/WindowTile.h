@@ -7,9 +7,9 @@
 #define BSR_LIB_CODEGEN_GPU_SDDMM_WINDOWTILE_H
 
 #include "SampledWindows.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/TensorCores.h"
+#include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
 #include "bsr/Dialect/BSR.h"
 
@@ -25,6 +25,10 @@ struct SampledShape {
   int64_t getBlockRows() const { return pattern.getBlockRows(); }
   int64_t getBlockCols() const { return pattern.getBlockCols(); }
   int64_t getBlockElements() const { return getBlockRows() * getBlockCols(); }
+  double getDensity() const {
+    return double(pattern.getSlots()) /
+           (double(pattern.getGridRows()) * double(pattern.getGridCols()));
+  }
 };
 
 /// What a block of threads has of a `bsr.sddmm` at a time: a window of
@@ -63,7 +67,7 @@ struct WindowTile {
   /// Of a warp, and of a block of threads.
   static int64_t getWarpBlocks(const SampledShape &shape) {
     // So many sums a thread leave registers for what is multiplied.
-    constexpr int64_t mostSums = 128, mostOfMiddle = 160;
+    constexpr int64_t mostOfMiddle = 160;
     int64_t sums = getBlockSums(shape);
     return (sums == 32 ? mostOfMiddle : mostSums) / sums;
   }
@@ -75,7 +79,7 @@ struct WindowTile {
     return getWarpBlocks(shape) * getBlockSums(shape);
   }
   static int64_t getBlocks(const SampledShape &shape) {
-    return blockThreads / BlockBuilder::warpThreads * getWarpBlocks(shape);
+    return blockWarps * getWarpBlocks(shape);
   }
   SampledWindows getWindows(const SampledShape &shape) const;
 

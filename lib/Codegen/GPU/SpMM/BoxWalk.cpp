@@ -9,7 +9,6 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
 /// Those that copy.
 static constexpr int64_t copyWarps =
                              warpgroupThreads / BlockBuilder::warpThreads,
@@ -23,7 +22,8 @@ BoxWalk::BoxWalk(const SpMMShape &shape, const SpMMTile &tile,
                  const ChunkRange &range, Value xMap, Value valuesMap,
                  BlockBuilder &b)
     // What bsr-verify-kernels knows of warps is how many there are.
-    : ChunkWalk(shape, tile, plan, scratch, range, b, b.rem(b.warp, numWarps)),
+    : ChunkWalk(shape, tile, plan, scratch, range, b,
+                b.rem(b.warp, blockWarps)),
       xMap(xMap), valuesMap(valuesMap),
       ring(b, tile.stages, layout.size, tile.shareOutputs),
       rank(b.rem(b.block[0], tile.shareOutputs)) {}

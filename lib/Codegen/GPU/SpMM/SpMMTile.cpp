@@ -4,17 +4,13 @@
 
 #include "SpMMTile.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
+#include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
-/// Sums that a thread keeps in registers; with as many again for operands and
-/// addresses, 256 threads use all of a multiprocessor.
-static constexpr int64_t mostSums = 128;
 /// Tokens of a lane, without tensor cores.
 static constexpr int64_t mostLaneTokens = 8;
 /// How much more blocks a stage holds than a random pattern has in its slabs.
@@ -24,12 +20,6 @@ static constexpr double spareBlocks = 1.5;
 /// them let each go at its own pace.
 static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4,
                          mostBoxStages = 8;
-
-/// Of the positions along a line, the share at which one of `lines` has a
-/// block.
-static double getUnion(double density, double lines) {
-  return 1 - std::pow(1 - density, lines);
-}
 
 std::optional<SpMMShape> SpMMShape::get(SpMMOp op,
                                         const Activations &activations,
@@ -67,6 +57,14 @@ std::optional<SpMMShape> SpMMShape::get(SpMMOp op,
 double SpMMShape::getDensity() const {
   double blocks = double(numLines * length * getParts());
   return getUnion(double(slots) / blocks, getParts());
+}
+
+double SpMMShape::getMemoryBytes() const {
+  double inputs = double(length * inBlock),
+         outputs = double(numLines * outBlock);
+  return double(activations.batches) * double(activations.tokens) *
+             (inputs * elementBytes + outputs * double(outputBytes)) +
+         double(slots) * getStoredBytes();
 }
 
 StageLayout::StageLayout(const SpMMTile &tile, const SpMMShape &shape) {
@@ -184,10 +182,10 @@ double SpMMTile::getChunkInstructions(const SpMMShape &shape) const {
   constexpr double perChunk = 45, perSlabCopy = 3, perCheck = 2,
                    perBoxChunk = 40;
   if (shareOutputs != 0)
-    return numWarps * perBoxChunk;
+    return blockWarps * perBoxChunk;
   double blockChecks =
       std::max<double>(1, double(blocks * shape.getPieces()) / blockThreads);
-  return numWarps * (perChunk + perCheck * blockChecks) +
+  return blockWarps * (perChunk + perCheck * blockChecks) +
          perSlabCopy * getSlabBytes(*this, shape) / copyBytes;
 }
 
@@ -210,7 +208,7 @@ LinePlan SpMMTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
   // Of a warp: instructions of a chunk, and of a block.
   double ofChunk = (getChunkInstructions(shape) +
                     getProductWork(/*stored=*/0, /*chunks=*/1).instructions) /
-                   numWarps;
+                   blockWarps;
   BlockWork block = getProductWork(/*stored=*/1, /*chunks=*/0);
   double ofBlock = block.instructions * double(warpTokens) / double(tokens);
   double density = shape.getDensity();
@@ -260,10 +258,9 @@ KernelWork SpMMTile::getWork(const SpMMShape &shape) const {
   double groups =
       double(llvm::divideCeil(shape.numLines, getShares() * lines)) *
       double(getShares());
-  const Activations &x = shape.activations;
   KernelWork work;
   work.blocks = groups * double(getTokenTiles(shape));
-  work.warps = numWarps;
+  work.warps = blockWarps;
 
   // Of a block of threads.
   double chunks = getChunks(shape);
@@ -276,8 +273,8 @@ KernelWork SpMMTile::getWork(const SpMMShape &shape) const {
   constexpr double perSum = 3, perBlockCopy = 3;
   double blockCopies =
       stored * double(shape.getPieces()) / BlockBuilder::warpThreads;
-  work.instructions = products.instructions + numWarps * perSum * mostSums;
-  work.longestWarp = work.instructions / numWarps;
+  work.instructions = products.instructions + blockWarps * perSum * mostSums;
+  work.longestWarp = work.instructions / blockWarps;
   double consumers = chunks * getChunkInstructions(shape), producer = 0;
   if (shareOutputs != 0) {
     constexpr double perCopyChunk = 150;
@@ -286,10 +283,9 @@ KernelWork SpMMTile::getWork(const SpMMShape &shape) const {
     consumers += perBlockCopy * blockCopies;
   }
   work.instructions += consumers + producer;
-  work.longestWarp += std::max(consumers / numWarps, producer);
+  work.longestWarp += std::max(consumers / blockWarps, producer);
   double copied = chunks * getSlabBytes(*this, shape);
-  double partBytes =
-      double(shape.blockRows * shape.blockCols) * double(shape.elementBytes);
+  double partBytes = shape.getStoredBytes();
   double stores = double(lines * shape.outBlock) * double(tokens) *
                   double(shape.outputBytes);
   Unit unit = shape.isOnTensorCores ? Unit::Integer : Unit::Float;
@@ -301,21 +297,8 @@ KernelWork SpMMTile::getWork(const SpMMShape &shape) const {
                      stored * shape.getParts() * partBytes + stores;
   work.l2Bytes = copied / double(getShares()) +
                  double(shape.slots) / groups * partBytes + stores;
-
-  // Of all.
-  work.instructions *= work.blocks;
-  for (double &instructions : work.arithmetic)
-    instructions *= work.blocks;
-  for (double &flops : work.tensorFlops)
-    flops *= work.blocks;
-  work.sharedBytes *= work.blocks;
-  work.l2Bytes *= work.blocks;
-  work.memoryBytes =
-      double(x.batches) * double(x.tokens) *
-          (double(shape.length * shape.inBlock) * shape.elementBytes +
-           double(shape.numLines * shape.outBlock) *
-               double(shape.outputBytes)) +
-      double(shape.slots) * partBytes;
+  work.multiplyByBlocks();
+  work.memoryBytes = shape.getMemoryBytes();
   return work;
 }
 
@@ -365,12 +348,12 @@ static std::optional<SpMMTile> getTile(const SpMMShape &shape, const Chip &chip,
   tile.groups = groups;
   tile.shareOutputs = shareOutputs;
   tile.isScanned = isScanned;
-  int64_t across = std::min(numWarps, tile.lines);
+  int64_t across = std::min(blockWarps, tile.lines);
   // A plan has a bit for each line.
   if (across == 0 || tile.getShares() * tile.lines > 32)
     return std::nullopt;
   tile.warpLines = tile.lines / across;
-  tile.warpTokens = tokens * across / numWarps;
+  tile.warpTokens = tokens * across / blockWarps;
   // A warp's tokens are those of whole boxes.
   int64_t leastTokens =
       shareOutputs != 0 ? StageLayout::boxTokens : fragmentRows;
@@ -390,9 +373,7 @@ static std::optional<SpMMTile> getTile(const SpMMShape &shape, const Chip &chip,
 std::optional<SpMMTile> SpMMTile::choose(const SpMMShape &shape,
                                          const Chip &chip, int64_t outputs,
                                          int64_t tokens, int64_t shareOutputs) {
-  std::optional<SpMMTile> best;
-  // Seconds, and of tiles that take as long, instructions.
-  std::pair<double, double> least;
+  TileSearch<SpMMTile> search(chip);
   int64_t most = llvm::PowerOf2Ceil(shape.activations.tokens);
   // Tensor copies bring blocks as they are, and their rows of 32 bytes or more.
   bool areBoxes = chip.wgmmaRate != 0 && shape.isOnTensorCores &&
@@ -403,16 +384,12 @@ std::optional<SpMMTile> SpMMTile::choose(const SpMMShape &shape,
     auto tile = getTile(shape, chip, someOutputs, someTokens, groups, shares,
                         isScanned);
     // Lines beyond the last are computed for nothing, too.
-    int64_t lines = tile ? tile->getShares() * tile->lines : 0;
-    if (!tile || (best && lines / 2 >= shape.numLines))
+    if (!tile ||
+        search.isTooLarge(tile->getShares() * tile->lines, shape.numLines))
       return;
     KernelWork work = tile->getWork(shape);
-    std::pair<double, double> time{bound(work, chip).seconds,
-                                   work.instructions};
-    if (best && least <= time)
-      return;
-    best = tile;
-    least = time;
+    search.consider(*tile, work,
+                    {/*lacks=*/0, /*factor=*/1, /*effort=*/work.instructions});
   };
   for (int64_t someOutputs : {32, 64, 128, 256, 512})
     for (int64_t someTokens : {256, 128, 64, 32}) {
@@ -434,5 +411,5 @@ std::optional<SpMMTile> SpMMTile::choose(const SpMMShape &shape,
           consider(someOutputs, someTokens, groups, /*shares=*/0,
                    /*isScanned=*/false);
     }
-  return best;
+  return search.best;
 }

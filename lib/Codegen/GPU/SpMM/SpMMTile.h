@@ -62,6 +62,11 @@ struct SpMMShape {
   /// The share of blocks of which a part is stored, in a random pattern whose
   /// slots all hold a block.
   double getDensity() const;
+  /// Bytes of a block as it is stored, and of all operands and results.
+  double getStoredBytes() const {
+    return double(blockRows * blockCols) * double(elementBytes);
+  }
+  double getMemoryBytes() const;
 };
 
 /// What a block of threads computes of a product at a time, and what it keeps

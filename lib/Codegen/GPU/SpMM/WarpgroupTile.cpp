@@ -4,17 +4,15 @@
 // warpgroups.
 
 #include "WarpgroupTile.h"
+#include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 /// Tokens of a row of 128 bytes, which copies are cut in.
-static constexpr int64_t boxTokens = 64;
-/// Sums that a thread keeps in registers, of 224.
-static constexpr int64_t mostSums = 128;
+static constexpr int64_t boxTokens = StageLayout::boxTokens;
 static constexpr int64_t wantedStages = 4, leastStages = 2, mostStages = 8;
 /// Blocks of threads of a cluster, as many as every chip takes. Many have to
 /// find room on one part of a chip at a time: more than `fewShared` have to
@@ -23,11 +21,6 @@ static constexpr int64_t mostShared = 8, fewShared = 4;
 static constexpr double leastGain = 1.05;
 /// Lines that a plan tells apart.
 static constexpr int64_t mostLines = 32;
-
-/// The share of positions at which one of `lines` has a block.
-static double getUnion(const SpMMShape &shape, int64_t lines) {
-  return 1 - std::pow(1 - shape.getDensity(), double(lines));
-}
 
 std::string WarpgroupTile::describe(const SpMMShape &) const {
   return llvm::formatv("{0}x{1} outputs and tokens, a warpgroup {2}x{3}, "
@@ -38,7 +31,7 @@ std::string WarpgroupTile::describe(const SpMMShape &) const {
 }
 
 KernelWork WarpgroupTile::getWork(const SpMMShape &shape) const {
-  const Activations &x = shape.activations;
+  double density = shape.getDensity();
   KernelWork work;
   work.blocks =
       double(llvm::divideCeil(shape.numLines, getClusterLines(shape)) *
@@ -47,9 +40,9 @@ KernelWork WarpgroupTile::getWork(const SpMMShape &shape) const {
 
   // Of a block of threads.
   double chunks =
-      double(shape.length) * getUnion(shape, getClusterLines(shape));
+      double(shape.length) * getUnion(density, getClusterLines(shape));
   double present = double(shape.length) * double(units) *
-                   getUnion(shape, getUnitLines(shape));
+                   getUnion(density, getUnitLines(shape));
   double stored = double(shape.length * getLines(shape)) * shape.getDensity();
   double depth = double(shape.inBlock) / warpgroupDepth;
   // Products that warpgroups issue: each unit is one's, or all have it.
@@ -72,29 +65,18 @@ KernelWork WarpgroupTile::getWork(const SpMMShape &shape) const {
   double operands = issued * warpgroupDepth * elementBytes *
                     double(warpgroupRows + groupTokens);
   double slabs = chunks * double(getSlabBytes(shape));
-  double blockBytes = double(shape.outBlock * shape.inBlock) * elementBytes;
   double stores = double(units * warpgroupRows) * double(tokens) *
                   double(shape.outputBytes);
   // Of the cluster's positions, those of the block of threads.
-  double ownShare = getUnion(shape, getLines(shape)) /
-                    getUnion(shape, getClusterLines(shape));
+  double ownShare = getUnion(density, getLines(shape)) /
+                    getUnion(density, getClusterLines(shape));
   // Absent blocks of a unit that is there are zeros.
   double filled = present * double(getUnitBytes(shape));
   work.sharedBytes = operands + slabs * ownShare + filled + stores;
   work.l2Bytes = slabs / double(shareOutputs) +
-                 stored * blockBytes / double(shareTokens) + stores;
-
-  // Of all.
-  work.instructions *= work.blocks;
-  for (double &all : work.warpgroupFlops)
-    all *= work.blocks;
-  work.sharedBytes *= work.blocks;
-  work.l2Bytes *= work.blocks;
-  work.memoryBytes = double(x.batches) * double(x.tokens) *
-                         (double(shape.length * shape.inBlock) * elementBytes +
-                          double(shape.numLines * shape.outBlock) *
-                              double(shape.outputBytes)) +
-                     double(shape.slots) * blockBytes;
+                 stored * shape.getStoredBytes() / double(shareTokens) + stores;
+  work.multiplyByBlocks();
+  work.memoryBytes = shape.getMemoryBytes();
   return work;
 }
 
@@ -106,7 +88,8 @@ LinePlan WarpgroupTile::getPlan(const SpMMShape &shape) const {
 LinePlan WarpgroupTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
                                    bool isGiven) const {
   LinePlan plan = getPlan(shape);
-  double mean = double(shape.length) * getUnion(shape, getClusterLines(shape));
+  double mean = double(shape.length) *
+                getUnion(shape.getDensity(), getClusterLines(shape));
   std::optional<double> seconds;
   if (!isGiven)
     seconds = bound(getWork(shape), chip).seconds;
@@ -115,24 +98,9 @@ LinePlan WarpgroupTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
   return plan;
 }
 
-namespace {
-/// Goes through the tiles that fit.
-class Chooser {
-public:
-  Chooser(const SpMMShape &shape, const Chip &chip)
-      : shape(shape), chip(chip) {}
-
-  void consider(WarpgroupTile tile);
-  std::optional<WarpgroupTile> best;
-
-private:
-  const SpMMShape &shape;
-  const Chip &chip;
-  double least = 0;
-};
-} // namespace
-
-void Chooser::consider(WarpgroupTile tile) {
+/// The tile of which units, tokens and shares are known, if it fits.
+static std::optional<WarpgroupTile>
+complete(WarpgroupTile tile, const SpMMShape &shape, const Chip &chip) {
   constexpr int64_t groups = WarpgroupTile::warpgroups;
   // Warpgroups have units of their own, or else tokens.
   bool isAlongUnits = tile.units % groups == 0;
@@ -148,21 +116,8 @@ void Chooser::consider(WarpgroupTile tile) {
       tile.tokens / boxTokens % tile.shareOutputs ||
       shape.blockRows / tile.shareTokens < leastRows ||
       !tile.getPlan(shape).fits(chip.sharedLimit))
-    return;
-  // A few tokens or lines beyond the last are computed for nothing, no whole
-  // blocks of threads.
-  if (best && ((tile.shareOutputs > 1 &&
-                tile.getClusterLines(shape) / 2 >= shape.numLines) ||
-               tile.getLines(shape) / 2 >= shape.numLines))
-    return;
-  double seconds = bound(tile.getWork(shape), chip).seconds;
-  if (tile.getClusterBlocks() > fewShared)
-    seconds *= leastGain;
-  bool isHidden = tile.stages >= wantedStages;
-  if (best && (isHidden < (best->stages >= wantedStages) || least <= seconds))
-    return;
-  best = tile;
-  least = seconds;
+    return std::nullopt;
+  return tile;
 }
 
 std::optional<WarpgroupTile>
@@ -173,7 +128,18 @@ WarpgroupTile::choose(const SpMMShape &shape, const Chip &chip, int64_t outputs,
   if (chip.wgmmaRate == 0 || shape.getParts() != 1 ||
       shape.inBlock % warpgroupDepth)
     return std::nullopt;
-  Chooser chooser(shape, chip);
+  TileSearch<WarpgroupTile> search(chip);
+  auto consider = [&](const WarpgroupTile &sizes) {
+    auto tile = complete(sizes, shape, chip);
+    // A few lines beyond the last are computed for nothing, no whole blocks of
+    // threads.
+    if (!tile ||
+        search.isTooLarge(tile->getClusterLines(shape), shape.numLines))
+      return;
+    unsigned lacks = tile->stages < wantedStages ? 1 : 0;
+    double factor = tile->getClusterBlocks() > fewShared ? leastGain : 1;
+    search.consider(*tile, tile->getWork(shape), {lacks, factor});
+  };
   auto isWanted = [](int64_t given, int64_t value) {
     return given == 0 || given == value;
   };
@@ -185,8 +151,7 @@ WarpgroupTile::choose(const SpMMShape &shape, const Chip &chip, int64_t outputs,
               isWanted(tokens, someTokens) &&
               isWanted(shareOutputs, someOutputs) &&
               isWanted(shareTokens, others))
-            chooser.consider({units, someTokens, /*groupUnits=*/0,
-                              /*groupTokens=*/0, someOutputs, others,
-                              /*stages=*/0});
-  return chooser.best;
+            consider({units, someTokens, /*groupUnits=*/0, /*groupTokens=*/0,
+                      someOutputs, others, /*stages=*/0});
+  return search.best;
 }

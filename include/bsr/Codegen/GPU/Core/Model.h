@@ -54,6 +54,9 @@ struct KernelWork {
   double sharedBytes = 0;
   double l2Bytes = 0;     ///< that L2 exchanges with multiprocessors
   double memoryBytes = 0; ///< that memory exchanges with L2
+
+  /// What a block of threads does, but for `memoryBytes`, becomes what all do.
+  void multiplyByBlocks();
 };
 
 /// What may bind a launch.

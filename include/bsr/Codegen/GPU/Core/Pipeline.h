@@ -37,6 +37,13 @@ public:
                Value first = Value())
       : b(b), stages(stages), bytes(bytes), first(first) {}
 
+  /// The most stages, up to `most`, that fit in what a block of threads of a
+  /// chip may have, `sharedLimit`.
+  static int64_t getStages(int64_t sharedLimit, int64_t bytes, int64_t most) {
+    return std::min(most,
+                    (sharedLimit - BlockBuilder::sharedSymbolBytes) / bytes);
+  }
+
   /// Goes through `steps`; `begin` returns what the first one is handed, when
   /// copies are under way.
   SmallVector<Value> run(StepRange steps, Copy copy,
@@ -85,8 +92,7 @@ public:
 
   /// Bytes of shared memory, with mbarriers and what aligns stages.
   static int64_t getSharedBytes(int64_t stages, int64_t bytes);
-  /// The most stages, up to `most`, that fit in what a block of threads of a
-  /// chip may have, `sharedLimit`.
+  /// As that of a CopyPipeline.
   static int64_t getStages(int64_t sharedLimit, int64_t bytes, int64_t most);
 
   /// Calls `consume` for the first `consumers` threads and `produce` for those

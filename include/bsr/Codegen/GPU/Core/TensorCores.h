@@ -11,8 +11,9 @@
 
 namespace mlir::bsr::gpu {
 
-/// Of a block; 8 warps.
+/// Of a block.
 constexpr int64_t blockThreads = 256;
+constexpr int64_t blockWarps = blockThreads / BlockBuilder::warpThreads;
 /// A fragment of the left operand is 16 by 16, one of the right operand 16 by
 /// 8, of sums 16 by 8.
 constexpr int64_t fragmentRows = 16, fragmentCols = 8;
