@@ -257,18 +257,15 @@ LogicalResult GradientEmitter::emit() {
   return failure(block.hasFailed);
 }
 
-std::optional<AttentionGradient> AttentionGradient::match(Operation *op,
-                                                          GPUAttr chip) {
-  if (!isa<AttentionGradOp>(op))
-    return std::nullopt;
-  std::optional<AttentionOperands> operands = AttentionOperands::match(op);
-  if (!operands)
+std::optional<AttentionGradient>
+AttentionGradient::match(const AttentionOperands &operands, GPUAttr chip) {
+  if (!operands.dy)
     return std::nullopt;
   for (bool hasKeys : {false, true})
-    if (GradientTile::get(*operands, hasKeys).getSharedBytes() >
+    if (GradientTile::get(operands, hasKeys).getSharedBytes() >
         findChip(chip.getChip())->sharedLimit - BlockBuilder::sharedSymbolBytes)
       return std::nullopt;
-  return AttentionGradient(std::move(*operands));
+  return AttentionGradient(operands);
 }
 
 std::optional<PatternPlan> AttentionGradient::getPlan() {

@@ -15,8 +15,9 @@ namespace mlir::bsr::gpu {
 /// have keys; those of queries, by others that have queries.
 class AttentionGradient : public Product {
 public:
-  /// The gradient that `op` is, if it is one that `chip` runs here.
-  static std::optional<AttentionGradient> match(Operation *op, GPUAttr chip);
+  /// The gradient of `operands`, if it is one that `chip` runs here.
+  static std::optional<AttentionGradient>
+  match(const AttentionOperands &operands, GPUAttr chip);
 
   /// The lines of queries of the pattern: those of keys are walked.
   std::optional<PatternPlan> getPlan() override;
@@ -27,8 +28,8 @@ public:
                      ValueRange scratch) override;
 
 private:
-  explicit AttentionGradient(AttentionOperands operands)
-      : operands(std::move(operands)) {}
+  explicit AttentionGradient(const AttentionOperands &operands)
+      : operands(operands) {}
 
   LogicalResult emitStatistics(OpBuilder &b, KernelBody &kernel, Value scratch);
 

@@ -46,43 +46,43 @@ static int64_t getTile(int64_t extent, int64_t block) {
   return 0;
 }
 
-std::optional<AttentionOperands> AttentionOperands::match(Operation *op) {
-  std::optional<Attention> attention = getAttention(op);
-  if (!attention || !getElementTypeOrSelf(attention->lse.getType()).isF32())
+std::optional<AttentionOperands>
+AttentionOperands::match(const Attention &attention) {
+  if (!getElementTypeOrSelf(attention.lse.getType()).isF32())
     return std::nullopt;
-  Type type = getElementTypeOrSelf(attention->q.tensor.getType());
+  Type type = getElementTypeOrSelf(attention.q.tensor.getType());
   if (!isMultiplied(type))
     return std::nullopt;
-  unsigned queries = attention->getQueryDim(), keys = attention->getKeyDim();
-  unsigned features = attention->getFeatureDim();
-  unsigned valueFeatures = attention->getValueFeatureDim();
+  unsigned queries = attention.getQueryDim(), keys = attention.getKeyDim();
+  unsigned features = attention.getFeatureDim();
+  unsigned valueFeatures = attention.getValueFeatureDim();
   auto match = [&](const AttentionTensor &operand, unsigned tokens,
                    unsigned features) -> std::optional<AttentionMatrix> {
     if (getElementTypeOrSelf(operand.tensor.getType()) != type ||
-        attention->extents[features] > maxFeatures)
+        attention.extents[features] > maxFeatures)
       return std::nullopt;
-    return AttentionMatrix::match(*attention, operand, tokens, features);
+    return AttentionMatrix::match(attention, operand, tokens, features);
   };
-  auto q = match(attention->q, queries, features);
-  auto k = match(attention->k, keys, features);
-  auto v = match(attention->v, keys, valueFeatures);
+  auto q = match(attention.q, queries, features);
+  auto k = match(attention.k, keys, features);
+  auto v = match(attention.v, keys, valueFeatures);
   if (!q || !k || !v)
     return std::nullopt;
-  AttentionOperands result{*attention,    *q, *k, *v, {}, type,
+  AttentionOperands result{attention,     *q, *k, *v, {}, type,
                            /*batches=*/1, 0,  0};
-  if (attention->dy) {
-    result.dy = match(attention->dy, queries, valueFeatures);
+  if (attention.dy) {
+    result.dy = match(attention.dy, queries, valueFeatures);
     if (!result.dy)
       return std::nullopt;
   }
-  for (int64_t extent : attention->getBatch())
+  for (int64_t extent : attention.getBatch())
     result.batches *= extent;
   PatternType pattern =
-      attention->pattern ? attention->pattern.getType() : PatternType();
+      attention.pattern ? attention.pattern.getType() : PatternType();
   result.queryTile =
-      getTile(attention->getQueries(), pattern ? pattern.getBlockRows() : 0);
+      getTile(attention.getQueries(), pattern ? pattern.getBlockRows() : 0);
   result.keyTile =
-      getTile(attention->getKeys(), pattern ? pattern.getBlockCols() : 0);
+      getTile(attention.getKeys(), pattern ? pattern.getBlockCols() : 0);
   // Points of the batch are numbered along the second dimension of a grid.
   constexpr int64_t maxGrid = 65535;
   if (!result.queryTile || !result.keyTile || result.batches > maxGrid)

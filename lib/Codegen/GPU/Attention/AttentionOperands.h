@@ -40,8 +40,8 @@ struct AttentionMatrix {
 
 /// An attention, or a gradient, of 16-bit operands of one type.
 struct AttentionOperands {
-  /// The attention that `op` is, if tensor cores take it.
-  static std::optional<AttentionOperands> match(Operation *op);
+  /// Those of `attention`, if tensor cores take it.
+  static std::optional<AttentionOperands> match(const Attention &attention);
 
   /// How many tiles of `tile` tokens there are along a dimension.
   int64_t getNumTiles(unsigned dim, int64_t tile) const {

@@ -174,14 +174,11 @@ LogicalResult ForwardEmitter::emit() {
   return failure(block.hasFailed);
 }
 
-std::optional<AttentionProduct> AttentionProduct::match(Operation *op,
-                                                        GPUAttr chip) {
-  if (!isa<AttentionOp>(op))
+std::optional<AttentionProduct>
+AttentionProduct::match(const AttentionOperands &operands, GPUAttr chip) {
+  if (operands.dy)
     return std::nullopt;
-  std::optional<AttentionOperands> operands = AttentionOperands::match(op);
-  if (!operands)
-    return std::nullopt;
-  AttentionProduct product(std::move(*operands));
+  AttentionProduct product(operands);
   AttentionPart q{&product.operands.q, product.operands.queryTile};
   product.stages = CopyPipeline::getStages(
       findChip(chip.getChip())->sharedLimit - q.getBytes(),

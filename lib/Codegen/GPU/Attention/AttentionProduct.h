@@ -13,16 +13,17 @@ namespace mlir::bsr::gpu {
 /// A `bsr.attention` of 16-bit elements, whose scores stay in registers.
 class AttentionProduct : public Product {
 public:
-  /// The attention that `op` is, if it is one that `chip` runs here.
-  static std::optional<AttentionProduct> match(Operation *op, GPUAttr chip);
+  /// The attention of `operands`, if it is one that `chip` runs here.
+  static std::optional<AttentionProduct>
+  match(const AttentionOperands &operands, GPUAttr chip);
 
   SmallVector<MemRefType> getScratch() override { return {}; }
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
 
 private:
-  explicit AttentionProduct(AttentionOperands operands)
-      : operands(std::move(operands)) {}
+  explicit AttentionProduct(const AttentionOperands &operands)
+      : operands(operands) {}
 
   AttentionOperands operands;
   /// Stages of keys and values.

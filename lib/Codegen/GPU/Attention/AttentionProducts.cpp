@@ -17,5 +17,8 @@ std::unique_ptr<Product> bsr::gpu::matchAttention(Operation *root,
   std::optional<Attention> attention = getAttention(root);
   if (!attention || !attention->isPlain())
     return nullptr;
-  return matchFirst<AttentionProduct, AttentionGradient>(root, target);
+  auto operands = AttentionOperands::match(*attention);
+  if (!operands)
+    return nullptr;
+  return matchFirst<AttentionProduct, AttentionGradient>(*operands, target);
 }

@@ -13,23 +13,23 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<DenseProduct> DenseProduct::match(Operation *root, GPUAttr chip) {
-  auto operands = DenseOperands::match(root);
+std::optional<DenseProduct> DenseProduct::match(const DenseOperands &operands,
+                                                GPUAttr chip) {
   // Sums are stored in pairs.
-  if (!operands || !isMultiplied(operands->type, chip.getTf32()) ||
-      (!operands->norms && operands->getType().getShape().back() % 2))
+  if (!isMultiplied(operands.type, chip.getTf32()) ||
+      (!operands.norms && operands.getType().getShape().back() % 2))
     return std::nullopt;
   DenseProduct product;
-  product.operands = *operands;
+  product.operands = operands;
   product.tile =
-      DenseTile::get(*operands, operands->rows.size <= 64 ? 64 : 128,
-                     operands->cols.size <= 64 ? 64 : 128, /*isSwizzled=*/false,
+      DenseTile::get(operands, operands.rows.size <= 64 ? 64 : 128,
+                     operands.cols.size <= 64 ? 64 : 128, /*isSwizzled=*/false,
                      [&](int64_t length, bool isInnerLast) {
                        return Fragments::getPitch(
-                           length, operands->getElementBytes(), isInnerLast);
+                           length, operands.getElementBytes(), isInnerLast);
                      });
-  product.tile.setParts(*operands);
-  if (!product.tile.setStages(*operands, *findChip(chip.getChip())))
+  product.tile.setParts(operands);
+  if (!product.tile.setStages(operands, *findChip(chip.getChip())))
     return std::nullopt;
   return product;
 }

@@ -13,8 +13,9 @@ namespace mlir::bsr::gpu {
 /// rounded to tf32.
 class DenseProduct : public DenseTileProduct {
 public:
-  /// The product that `op` is, if it is one that `chip` runs here.
-  static std::optional<DenseProduct> match(Operation *op, GPUAttr chip);
+  /// The product of `operands`, if it is one that `chip` runs here.
+  static std::optional<DenseProduct> match(const DenseOperands &operands,
+                                           GPUAttr chip);
 
 private:
   friend class DenseProductEmitter;

@@ -11,5 +11,8 @@ using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 std::unique_ptr<Product> bsr::gpu::matchDense(Operation *root, GPUAttr target) {
-  return matchFirst<DenseProduct, LaneDenseProduct>(root, target);
+  auto operands = DenseOperands::match(root);
+  if (!operands)
+    return nullptr;
+  return matchFirst<DenseProduct, LaneDenseProduct>(*operands, target);
 }

@@ -108,22 +108,21 @@ static std::optional<DenseTile> choose(const DenseOperands &operands,
   return search.best;
 }
 
-std::optional<LaneDenseProduct> LaneDenseProduct::match(Operation *root,
-                                                        GPUAttr target) {
-  auto operands = DenseOperands::match(root);
-  if (!operands || !operands->type.isF32())
+std::optional<LaneDenseProduct>
+LaneDenseProduct::match(const DenseOperands &operands, GPUAttr target) {
+  if (!operands.type.isF32())
     return std::nullopt;
   const Chip &chip = *findChip(target.getChip());
   int64_t rows = target.getTileOutputs(), cols = target.getTileTokens();
-  auto tile = choose(*operands, chip, rows, cols);
+  auto tile = choose(operands, chip, rows, cols);
   bool isGiven = tile && rows != 0 && cols != 0;
   if (!tile)
-    tile = choose(*operands, chip, /*rows=*/0, /*cols=*/0);
-  if (!tile || (!isGiven && bound(getPlainWork(*operands), chip).seconds <=
-                                bound(getWork(*operands, *tile), chip).seconds))
+    tile = choose(operands, chip, /*rows=*/0, /*cols=*/0);
+  if (!tile || (!isGiven && bound(getPlainWork(operands), chip).seconds <=
+                                bound(getWork(operands, *tile), chip).seconds))
     return std::nullopt;
   LaneDenseProduct product;
-  product.operands = *operands;
+  product.operands = operands;
   product.tile = *tile;
   return product;
 }

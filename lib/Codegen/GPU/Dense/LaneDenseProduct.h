@@ -12,9 +12,10 @@ namespace mlir::bsr::gpu {
 /// A dense product of f32 whose sums lanes keep in registers.
 class LaneDenseProduct : public DenseTileProduct {
 public:
-  /// The product that `op` is, if it is one, and takes less time so than one
-  /// element a thread, as the model has it.
-  static std::optional<LaneDenseProduct> match(Operation *op, GPUAttr chip);
+  /// The product of `operands`, if it is one of f32 and takes less time so than
+  /// one element a thread, as the model has it.
+  static std::optional<LaneDenseProduct> match(const DenseOperands &operands,
+                                               GPUAttr chip);
 
 private:
   friend class LaneDenseProductEmitter;

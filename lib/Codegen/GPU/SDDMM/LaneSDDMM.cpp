@@ -16,34 +16,29 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<LaneSDDMM> LaneSDDMM::match(Operation *root, GPUAttr chip) {
+std::optional<LaneSDDMM> LaneSDDMM::match(const BlockProduct &operands,
+                                          GPUAttr chip) {
+  if (!operands.fitsLanes())
+    return std::nullopt;
   LaneSDDMM product;
-  product.op = dyn_cast<SDDMMOp>(root);
-  if (!product.op)
-    return std::nullopt;
-  Type type = product.op.getA().getType().getElementType();
-  auto tile = SDDMMTile::match(product.op);
-  if (!tile || (!type.isF32() && !isMultiplied(type)) ||
-      !isLane(tile->pattern.getBlockRows()) ||
-      !isLane(tile->pattern.getBlockCols()))
-    return std::nullopt;
+  product.op = cast<SDDMMOp>(operands.op);
+  SDDMMTile &tile = product.tile;
+  tile = SDDMMTile::get(operands);
   // At most 8 rows and 8 columns a lane, 16 of blocks of 64x64.
   constexpr int64_t wantedCols = 32, mostBlocks = 16;
-  int64_t blockCols = tile->pattern.getBlockCols();
-  tile->warpBlocks = std::clamp<int64_t>(wantedCols / blockCols, 1, mostBlocks);
-  product.tile = *tile;
-  product.tile.united = std::max<int64_t>(1, product.getColLanes() / blockCols);
+  int64_t blockCols = tile.pattern.getBlockCols();
+  tile.warpBlocks = std::clamp<int64_t>(wantedCols / blockCols, 1, mostBlocks);
+  tile.united = std::max<int64_t>(1, product.getColLanes() / blockCols);
   // Rows that lanes read at once, and what they read of them, are neighbours.
-  product.tile.padding =
-      llvm::alignTo(product.getTokenLanes() * product.getSide() *
-                        tile->elementBytes,
-                    copiedBytes) %
-      128;
+  tile.padding = llvm::alignTo(product.getTokenLanes() * product.getSide() *
+                                   tile.elementBytes,
+                               copiedBytes) %
+                 128;
   // Each lane has as many tokens.
   SmallVector<int64_t> tokens{64, 32};
   if (product.getTokenLanes() * product.getSide() <= 16)
     tokens.push_back(16);
-  if (!product.tile.setStages(*findChip(chip.getChip()), tokens))
+  if (!tile.setStages(*findChip(chip.getChip()), tokens))
     return std::nullopt;
   return product;
 }

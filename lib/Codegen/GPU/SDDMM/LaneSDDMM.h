@@ -15,8 +15,9 @@ namespace mlir::bsr::gpu {
 /// of 1 to 64 rows and columns, tokens last.
 class LaneSDDMM : public Product {
 public:
-  /// The product that `op` is, if it is one that `chip` runs here.
-  static std::optional<LaneSDDMM> match(Operation *op, GPUAttr chip);
+  /// The product of `operands`, if it is one that `chip` runs here.
+  static std::optional<LaneSDDMM> match(const BlockProduct &operands,
+                                        GPUAttr chip);
 
   SmallVector<MemRefType> getScratch() override { return {}; }
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,

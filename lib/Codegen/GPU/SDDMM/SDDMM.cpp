@@ -12,9 +12,8 @@ using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 std::unique_ptr<Product> bsr::gpu::matchSDDMM(Operation *root, GPUAttr target) {
-  // Launches know of no batches of values.
-  auto op = dyn_cast<SDDMMOp>(root);
-  if (!op || op.getNumBatchDims() != 0)
+  auto product = BlockProduct::match(root);
+  if (!product)
     return nullptr;
-  return matchFirst<WarpSDDMM, SmallSDDMM, LaneSDDMM>(root, target);
+  return matchFirst<WarpSDDMM, SmallSDDMM, LaneSDDMM>(*product, target);
 }

@@ -12,19 +12,12 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<SDDMMTile> SDDMMTile::match(SDDMMOp op) {
-  Type type = op.getA().getType().getElementType();
-  auto rows = Activations::match(op.getA(), op.getFeatureDim());
-  auto cols = Activations::match(op.getB(), op.getFeatureDim());
-  if (!rows || !cols || op.getB().getType().getElementType() != type ||
-      !isStored(op.getValues().getType().getElementType(), type) ||
-      op.getValues().getType().getNumElements() > INT32_MAX)
-    return std::nullopt;
+SDDMMTile SDDMMTile::get(const BlockProduct &operands) {
   SDDMMTile tile;
-  tile.pattern = op.getPattern().getType();
-  tile.rows = *rows;
-  tile.cols = *cols;
-  tile.elementBytes = type.getIntOrFloatBitWidth() / 8;
+  tile.pattern = operands.pattern;
+  tile.rows = operands.activations[0];
+  tile.cols = operands.activations[1];
+  tile.elementBytes = operands.getElementBytes();
   return tile;
 }
 

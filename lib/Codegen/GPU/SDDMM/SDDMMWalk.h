@@ -7,8 +7,8 @@
 #define BSR_LIB_CODEGEN_GPU_SDDMM_SDDMMWALK_H
 
 #include "bsr/Codegen/Common/KernelTarget.h"
+#include "bsr/Codegen/GPU/Core/BlockProduct.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
-#include "bsr/Codegen/GPU/Core/TensorCores.h"
 
 namespace mlir::bsr::gpu {
 
@@ -26,10 +26,10 @@ struct SDDMMTile {
   /// Tokens of a stage, and stages.
   int64_t tokens = 0, stages = 0;
 
-  /// The tile of `op` for operands of its elements' size, if both are buffers
-  /// that copies can read; `tokens` and `stages` are not set.
-  static std::optional<SDDMMTile> match(SDDMMOp op);
-  /// Sets them to the most of these that fit; false if none do.
+  /// The tile of `operands`, whose `warpBlocks`, `tokens` and `stages` are not
+  /// set.
+  static SDDMMTile get(const BlockProduct &operands);
+  /// Sets tokens and stages to the most of these that fit; false if none do.
   bool setStages(const Chip &chip, ArrayRef<int64_t> tokens);
 
   int64_t getBlocks() const { return blockWarps * warpBlocks; }

@@ -15,26 +15,18 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<SmallSDDMM> SmallSDDMM::match(Operation *root, GPUAttr chip) {
+std::optional<SmallSDDMM> SmallSDDMM::match(const BlockProduct &operands,
+                                            GPUAttr chip) {
+  if (!operands.fitsFragments(/*tf32=*/false) ||
+      operands.getLeastExtent() >= fragmentRows)
+    return std::nullopt;
   SmallSDDMM product;
-  product.op = dyn_cast<SDDMMOp>(root);
-  if (!product.op)
-    return std::nullopt;
-  Type type = product.op.getA().getType().getElementType();
-  if (!isMultiplied(type))
-    return std::nullopt;
-  auto tile = SDDMMTile::match(product.op);
-  if (!tile)
-    return std::nullopt;
-  int64_t blockRows = tile->pattern.getBlockRows();
-  int64_t blockCols = tile->pattern.getBlockCols();
-  if (!isCovered(blockRows, type) || !isCovered(blockCols, type) ||
-      std::min(blockRows, blockCols) >= fragmentRows)
-    return std::nullopt;
+  product.op = cast<SDDMMOp>(operands.op);
+  product.tile = SDDMMTile::get(operands);
+  int64_t blockCols = operands.pattern.getBlockCols();
   // At most 128 sums a thread.
-  tile->warpBlocks = 64 / blockCols;
-  tile->united = std::max<int64_t>(1, fragmentRows / blockCols);
-  product.tile = *tile;
+  product.tile.warpBlocks = 64 / blockCols;
+  product.tile.united = std::max<int64_t>(1, fragmentRows / blockCols);
   if (!product.tile.setStages(*findChip(chip.getChip()), {64, 32}))
     return std::nullopt;
   return product;

@@ -16,8 +16,9 @@ namespace mlir::bsr::gpu {
 /// last.
 class SmallSDDMM : public Product {
 public:
-  /// The product that `op` is, if it is one that `chip` runs here.
-  static std::optional<SmallSDDMM> match(Operation *op, GPUAttr chip);
+  /// The product of `operands`, if it is one that `chip` runs here.
+  static std::optional<SmallSDDMM> match(const BlockProduct &operands,
+                                         GPUAttr chip);
 
   SmallVector<MemRefType> getScratch() override { return {}; }
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,

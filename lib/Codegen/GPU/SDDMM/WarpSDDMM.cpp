@@ -29,28 +29,16 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<WarpSDDMM> WarpSDDMM::match(Operation *root, GPUAttr chip) {
+std::optional<WarpSDDMM> WarpSDDMM::match(const BlockProduct &operands,
+                                          GPUAttr chip) {
+  if (!operands.fitsFragments(chip.getTf32()) ||
+      operands.getLeastExtent() < fragmentRows)
+    return std::nullopt;
   WarpSDDMM product;
-  product.op = dyn_cast<SDDMMOp>(root);
-  if (!product.op)
-    return std::nullopt;
-  SDDMMOp op = product.op;
-  Type type = op.getA().getType().getElementType();
-  Type resultType = op.getValues().getType().getElementType();
-  PatternType pattern = op.getPattern().getType();
-  auto rows = Activations::match(op.getA(), op.getFeatureDim());
-  auto cols = Activations::match(op.getB(), op.getFeatureDim());
-  auto isWhole = [&](int64_t extent) {
-    return isCovered(extent, type) && extent >= fragmentRows;
-  };
-  if (!rows || !cols || !isMultiplied(type, chip.getTf32()) ||
-      op.getB().getType().getElementType() != type ||
-      !isStored(resultType, type) || !isWhole(pattern.getBlockRows()) ||
-      !isWhole(pattern.getBlockCols()) ||
-      op.getValues().getType().getNumElements() > INT32_MAX)
-    return std::nullopt;
-  product.shape = {pattern, *rows, *cols, type.getIntOrFloatBitWidth() / 8,
-                   resultType.getIntOrFloatBitWidth() / 8};
+  product.op = cast<SDDMMOp>(operands.op);
+  product.shape = {operands.pattern, operands.activations[0],
+                   operands.activations[1], operands.getElementBytes(),
+                   operands.getResultBytes()};
   auto tile = WindowTile::choose(product.shape, *findChip(chip.getChip()),
                                  chip.getTileOutputs(), chip.getShareOutputs());
   if (!tile)

@@ -15,8 +15,9 @@ namespace mlir::bsr::gpu {
 /// tf32.
 class WarpSDDMM : public Product {
 public:
-  /// The product that `op` is, if it is one that `chip` runs here.
-  static std::optional<WarpSDDMM> match(Operation *op, GPUAttr chip);
+  /// The product of `operands`, if it is one that `chip` runs here.
+  static std::optional<WarpSDDMM> match(const BlockProduct &operands,
+                                        GPUAttr chip);
 
   /// The windows of the pattern.
   std::optional<PatternPlan> getPlan() override;

@@ -7,11 +7,10 @@
 #define BSR_LIB_CODEGEN_GPU_SDDMM_WINDOWTILE_H
 
 #include "SampledWindows.h"
+#include "bsr/Codegen/GPU/Core/BlockProduct.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
-#include "bsr/Codegen/GPU/Core/TensorCores.h"
 #include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
-#include "bsr/Dialect/BSR.h"
 
 namespace mlir::bsr::gpu {
 

@@ -17,24 +17,12 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<LaneSpMM> LaneSpMM::match(Operation *root, GPUAttr chip) {
+std::optional<LaneSpMM> LaneSpMM::match(const BlockProduct &operands,
+                                        GPUAttr chip) {
   LaneSpMM product;
-  product.op = dyn_cast<SpMMOp>(root);
-  if (!product.op)
-    return std::nullopt;
-  SpMMOp op = product.op;
-  Type type = op.getX().getType().getElementType();
-  auto activations = Activations::match(op.getX(), op.getFeatureDim());
-  PatternType pattern = op.getPattern().getType();
-  if (!activations || (!type.isF32() && !isMultiplied(type)) ||
-      op.getValues().getType().getElementType() != type ||
-      !isStored(op.getY().getType().getElementType(), type) ||
-      !isLoaded(op.getValues()) || !isLane(pattern.getBlockRows()) ||
-      !isLane(pattern.getBlockCols()) ||
-      op.getY().getType().getNumElements() > INT32_MAX)
-    return std::nullopt;
-  product.shape = *SpMMShape::get(op, *activations, /*isOnTensorCores=*/false);
-  if (!product.chooseTile(product.tile, chip))
+  if (!operands.fitsLanes() ||
+      !product.setShape(operands, /*isOnTensorCores=*/false) ||
+      !product.chooseTile(product.tile, chip))
     return std::nullopt;
   return product;
 }

@@ -14,8 +14,9 @@ namespace mlir::bsr::gpu {
 /// of 1 to 64 rows and columns, tokens last.
 class LaneSpMM : public PlannedSpMM {
 public:
-  /// The product that `op` is, if it is one that `chip` runs here.
-  static std::optional<LaneSpMM> match(Operation *op, GPUAttr chip);
+  /// The product of `operands`, if it is one that `chip` runs here.
+  static std::optional<LaneSpMM> match(const BlockProduct &operands,
+                                       GPUAttr chip);
   std::string describeTile() const override { return tile.describe(shape); }
 
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,

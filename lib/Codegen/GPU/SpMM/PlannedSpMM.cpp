@@ -76,6 +76,15 @@ SmallVector<MemRefType> PlannedSpMM::getScratch() {
   return types;
 }
 
+bool PlannedSpMM::setShape(const BlockProduct &operands, bool isOnTensorCores) {
+  auto found = SpMMShape::get(operands, isOnTensorCores);
+  if (!found)
+    return false;
+  op = cast<SpMMOp>(operands.op);
+  shape = *found;
+  return true;
+}
+
 bool PlannedSpMM::chooseTile(SpMMTile &tile, GPUAttr target) {
   int64_t shareOutputs = shape.isOnTensorCores
                              ? std::min(target.getShareOutputs(), mostShares)

@@ -44,14 +44,17 @@ public:
   SmallVector<MemRefType> getScratch() override;
 
 protected:
-  /// A tile is given, and not the model's choice: long groups are cut, however
   /// Blocks of threads that share activations, at most.
   static constexpr int64_t mostShares = 4;
+  /// A tile is given, and not the model's choice: long groups are cut, however
   /// short the launch is.
   static bool isTileGiven(GPUAttr target) {
     return target.getTileOutputs() != 0 || target.getTileTokens() != 0 ||
            target.getShareOutputs() != 0;
   }
+  /// Sets the operation and the shape; false if its blocks do not fill packed
+  /// ones.
+  bool setShape(const BlockProduct &operands, bool isOnTensorCores);
   /// Sets `tile`, the plan of one of warps, and the parts of long groups; false
   /// if there is no such tile.
   bool chooseTile(SpMMTile &tile, GPUAttr chip);

@@ -12,14 +12,16 @@ using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 std::unique_ptr<Product> bsr::gpu::matchSpMM(Operation *root, GPUAttr target) {
-  // Launches know of no batches of values.
-  auto op = dyn_cast<SpMMOp>(root);
-  if (!op || op.getNumBatchDims() != 0)
+  auto product = BlockProduct::match(root);
+  if (!product)
     return nullptr;
-  return matchFirst<WarpgroupSpMM, WarpSpMM, LaneSpMM>(root, target);
+  return matchFirst<WarpgroupSpMM, WarpSpMM, LaneSpMM>(*product, target);
 }
 
 bool bsr::gpu::lacksTile(Operation *root, GPUAttr target) {
-  return SparseOperands::match(root, target.getTf32()) &&
-         !matchFirst<WarpgroupSpMM, WarpSpMM>(root, target);
+  auto product = BlockProduct::match(root);
+  return isa<SpMMOp>(root) && product &&
+         product->fitsFragments(target.getTf32()) &&
+         SpMMShape::get(*product, /*isOnTensorCores=*/true) &&
+         !matchFirst<WarpgroupSpMM, WarpSpMM>(*product, target);
 }

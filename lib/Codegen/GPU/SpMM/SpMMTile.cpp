@@ -21,20 +21,17 @@ static constexpr double spareBlocks = 1.5;
 static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4,
                          mostBoxStages = 8;
 
-std::optional<SpMMShape> SpMMShape::get(SpMMOp op,
-                                        const Activations &activations,
+std::optional<SpMMShape> SpMMShape::get(const BlockProduct &product,
                                         bool isOnTensorCores) {
-  PatternType pattern = op.getPattern().getType();
-  View view = *op.getLineView();
+  PatternType pattern = product.pattern;
+  View view = *cast<SpMMOp>(product.op).getLineView();
   SpMMShape shape;
   shape.blockRows = pattern.getBlockRows();
   shape.blockCols = pattern.getBlockCols();
   shape.inputsAreRows = view == View::Columns;
-  shape.activations = activations;
-  shape.elementBytes =
-      op.getX().getType().getElementType().getIntOrFloatBitWidth() / 8;
-  shape.outputBytes =
-      op.getY().getType().getElementType().getIntOrFloatBitWidth() / 8;
+  shape.activations = product.activations.front();
+  shape.elementBytes = product.getElementBytes();
+  shape.outputBytes = product.getResultBytes();
   shape.isOnTensorCores = isOnTensorCores;
   shape.slots = pattern.getSlots();
   View across = getOther(view);

@@ -6,10 +6,9 @@
 #define BSR_LIB_CODEGEN_GPU_SPMM_SPMMTILE_H
 
 #include "LinePlan.h"
+#include "bsr/Codegen/GPU/Core/BlockProduct.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
-#include "bsr/Codegen/GPU/Core/TensorCores.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
-#include "bsr/Dialect/BSR.h"
 
 namespace mlir::bsr::gpu {
 
@@ -30,9 +29,9 @@ struct SpMMShape {
   /// Tensor cores multiply fragments; else a lane has tokens of its own.
   bool isOnTensorCores;
 
-  /// The shape of `op`, whose blocks are packed for tensor cores where they are
-  /// small; none if they do not fill packed ones.
-  static std::optional<SpMMShape> get(SpMMOp op, const Activations &activations,
+  /// The shape of `product`, a `bsr.spmm`, whose blocks are packed for tensor
+  /// cores where they are small; none if they do not fill packed ones.
+  static std::optional<SpMMShape> get(const BlockProduct &product,
                                       bool isOnTensorCores);
 
   /// Of a block, which may be packed.

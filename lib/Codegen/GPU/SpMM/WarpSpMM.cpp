@@ -22,36 +22,12 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<SparseOperands> SparseOperands::match(Operation *root,
-                                                    bool tf32) {
-  auto op = dyn_cast<SpMMOp>(root);
-  if (!op)
-    return std::nullopt;
-  Type type = op.getX().getType().getElementType();
-  auto activations = Activations::match(op.getX(), op.getFeatureDim());
-  PatternType pattern = op.getPattern().getType();
-  Type yType = op.getY().getType().getElementType();
-  if (!activations || !isMultiplied(type, tf32) ||
-      op.getValues().getType().getElementType() != type ||
-      !isStored(yType, type) || !isLoaded(op.getValues()) ||
-      !isCovered(pattern.getBlockRows(), type) ||
-      !isCovered(pattern.getBlockCols(), type) ||
-      op.getY().getType().getNumElements() > INT32_MAX)
-    return std::nullopt;
-  auto shape = SpMMShape::get(op, *activations, /*isOnTensorCores=*/true);
-  if (!shape)
-    return std::nullopt;
-  return SparseOperands{op, *shape};
-}
-
-std::optional<WarpSpMM> WarpSpMM::match(Operation *root, GPUAttr chip) {
-  auto operands = SparseOperands::match(root, chip.getTf32());
-  if (!operands)
-    return std::nullopt;
+std::optional<WarpSpMM> WarpSpMM::match(const BlockProduct &operands,
+                                        GPUAttr chip) {
   WarpSpMM product;
-  product.op = operands->op;
-  product.shape = operands->shape;
-  if (!product.chooseTile(product.tile, chip))
+  if (!operands.fitsFragments(chip.getTf32()) ||
+      !product.setShape(operands, /*isOnTensorCores=*/true) ||
+      !product.chooseTile(product.tile, chip))
     return std::nullopt;
   return product;
 }

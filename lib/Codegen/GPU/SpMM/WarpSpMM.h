@@ -10,21 +10,14 @@
 
 namespace mlir::bsr::gpu {
 
-/// A `bsr.spmm` that tensor cores can compute: 16-bit elements of one type,
-/// sums in f32, blocks of 4 to 64 rows and columns, tokens last; or, rounded to
-/// `tf32`, f32 in blocks of 16 to 64.
-struct SparseOperands {
-  static std::optional<SparseOperands> match(Operation *root, bool tf32);
-
-  SpMMOp op;
-  SpMMShape shape;
-};
-
-/// Such a product by warps.
+/// A `bsr.spmm` that tensor cores compute by warps: 16-bit elements, sums in
+/// f32, blocks of 4 to 64 rows and columns; or, rounded to `tf32`, f32 in
+/// blocks of 16 to 64.
 class WarpSpMM : public PlannedSpMM {
 public:
-  /// The product that `op` is, if it is one that `chip` runs here.
-  static std::optional<WarpSpMM> match(Operation *op, GPUAttr chip);
+  /// The product of `operands`, if it is one that `chip` runs here.
+  static std::optional<WarpSpMM> match(const BlockProduct &operands,
+                                       GPUAttr chip);
 
   std::optional<ResultSpace> getSpace() override;
   std::string describeTile() const override { return tile.describe(shape); }

@@ -22,15 +22,17 @@ using namespace mlir::bsr::gpu;
 /// Rows of activations in shared memory, 64 tokens.
 static constexpr int64_t rowBytes = 128, rowTokens = rowBytes / elementBytes;
 
-std::optional<WarpgroupSpMM> WarpgroupSpMM::match(Operation *root,
+std::optional<WarpgroupSpMM> WarpgroupSpMM::match(const BlockProduct &operands,
                                                   GPUAttr target) {
   const Chip &chip = *findChip(target.getChip());
   bool isGiven = target.getShareTokens() != 0;
-  auto operands = SparseOperands::match(root, /*tf32=*/false);
+  WarpgroupSpMM product;
   // A tile that is given otherwise is one of warps.
-  if (!operands || (isTileGiven(target) && !isGiven))
+  if ((isTileGiven(target) && !isGiven) ||
+      !operands.fitsFragments(/*tf32=*/false) ||
+      !product.setShape(operands, /*isOnTensorCores=*/true))
     return std::nullopt;
-  const SpMMShape &shape = operands->shape;
+  const SpMMShape &shape = product.shape;
   auto tile = WarpgroupTile::choose(
       shape, chip, target.getTileOutputs(), target.getTileTokens(),
       std::min(target.getShareOutputs(), mostShares), target.getShareTokens());
@@ -42,9 +44,6 @@ std::optional<WarpgroupSpMM> WarpgroupSpMM::match(Operation *root,
       bound(warps->getWork(shape), chip).seconds <=
           bound(tile->getWork(shape), chip).seconds)
     return std::nullopt;
-  WarpgroupSpMM product;
-  product.op = operands->op;
-  product.shape = shape;
   product.tile = *tile;
   product.plan = tile->getCutPlan(shape, chip, isTileGiven(target));
   product.parts = {

@@ -14,8 +14,9 @@ namespace mlir::bsr::gpu {
 /// the model has it.
 class WarpgroupSpMM : public PlannedSpMM {
 public:
-  /// The product that `op` is, if it is one that `chip` runs here.
-  static std::optional<WarpgroupSpMM> match(Operation *op, GPUAttr chip);
+  /// The product of `operands`, if it is one that `chip` runs here.
+  static std::optional<WarpgroupSpMM> match(const BlockProduct &operands,
+                                            GPUAttr chip);
 
   std::optional<ResultSpace> getSpace() override;
   std::string describeTile() const override { return tile.describe(shape); }

@@ -37,10 +37,10 @@ public:
   std::optional<Epilogue> epilogue;
 };
 
-/// `op` as a product of the first of `Kinds` that takes it for `target`; null
-/// if none does.
-template <typename... Kinds>
-std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr target) {
+/// The product of `operands`, which all `Kinds` describe alike, as the first of
+/// them that takes it for `target`; null if none does.
+template <typename... Kinds, typename Operands>
+std::unique_ptr<Product> matchFirst(const Operands &operands, GPUAttr target) {
   std::unique_ptr<Product> found;
   auto isKind = [&](auto product) {
     using Kind = typename decltype(product)::value_type;
@@ -48,7 +48,7 @@ std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr target) {
       found = std::make_unique<Kind>(std::move(*product));
     return found != nullptr;
   };
-  (void)(isKind(Kinds::match(op, target)) || ...);
+  (void)(isKind(Kinds::match(operands, target)) || ...);
   return found;
 }
 
