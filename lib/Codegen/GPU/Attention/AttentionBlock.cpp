@@ -3,6 +3,7 @@
 // What the kernels of attention and of its gradient share.
 
 #include "AttentionBlock.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -17,7 +18,7 @@ AttentionBlock::AttentionBlock(const AttentionOperands &operands,
       rowDim(rowDim),
       colDim(attention.getQueryDim() + attention.getKeyDim() - rowDim),
       rows(rows), cols(cols), batch(b.block[1]),
-      firstRow(b.mul(b.block[0], rows)), fragments(operands.type) {
+      firstRow(b.mul(b.block[0], rows)) {
   laneRow =
       b.add(b.add(firstRow, b.mul(b.warp, fragmentRows)), b.div(b.lane, 4));
   laneColumn = b.mul(b.rem(b.lane, 4), 2);
@@ -106,7 +107,7 @@ public:
 
 private:
   BlockBuilder &b;
-  const Fragments &fragments;
+  Fragments fragments;
   const AttentionPart &part;
   bool isLeft, isInnerLast;
   Value first;
@@ -125,7 +126,8 @@ SmallVector<Value, 8> AttentionBlock::Left::load(int64_t feature) {
   bool isFeatureLast = part.matrix->isFeatureLast;
   Value offset = b.mul(
       b.warp, fragmentRows * (isFeatureLast ? part.getPitch() : elementBytes));
-  UnitReader reader(b, block->fragments, part, b.add(begin, offset),
+  UnitReader reader(b, Fragments(block->operands.type), part,
+                    b.add(begin, offset),
                     /*areFeaturesInner=*/true, /*isLeft=*/true);
   return reader.load(/*token=*/0, feature);
 }
@@ -141,45 +143,40 @@ void AttentionBlock::Left::hold() {
 FragmentSums AttentionBlock::Left::multiply(const AttentionPart &right,
                                             Value begin) {
   BlockBuilder &b = block->b;
-  FragmentSums sums(right.tokens / fragmentCols * 4, block->constant(0));
-  UnitReader reader(b, block->fragments, right, begin,
+  WarpMultiplier multiplier(b, block->operands.type, /*rows=*/1,
+                            right.tokens / fragmentCols);
+  UnitReader reader(b, multiplier.fragments, right, begin,
                     /*areFeaturesInner=*/true, /*isLeft=*/false);
-  for (int64_t feature = 0; feature != part.matrix->getPaddedFeatures();
-       feature += fragmentRows) {
-    SmallVector<Value, 8> left = load(feature);
-    for (int64_t token = 0; token != right.tokens; token += fragmentRows) {
-      SmallVector<Value, 8> unit = reader.load(token, feature);
-      for (int64_t half = 0; half != 2; ++half)
-        block->fragments.multiplyAdd(
-            b, left, unit, half,
-            MutableArrayRef(sums).slice((token / fragmentCols + half) * 4, 4));
-    }
-  }
-  return sums;
+  return multiplier.multiply(
+      part.matrix->getPaddedFeatures(),
+      [&](int64_t, int64_t feature) { return load(feature); },
+      [&](int64_t token, int64_t feature) {
+        return reader.load(token, feature);
+      },
+      WarpMultiplier::Kept::Left, b.zeros(multiplier.getNumSums()));
 }
 
 FragmentSums AttentionBlock::addProducts(ValueRange sums, ValueRange scores,
                                          const AttentionPart &right,
                                          Value begin) {
-  FragmentSums next(sums);
-  UnitReader reader(b, fragments, right, begin, /*areFeaturesInner=*/false,
-                    /*isLeft=*/false);
-  for (int64_t token = 0; token != right.tokens; token += fragmentRows) {
-    // Two fragments of sums, side by side, are one of a left operand.
+  WarpMultiplier multiplier(b, operands.type, /*rows=*/1,
+                            right.matrix->getPaddedFeatures() / fragmentCols);
+  UnitReader reader(b, multiplier.fragments, right, begin,
+                    /*areFeaturesInner=*/false, /*isLeft=*/false);
+  // Two fragments of sums, side by side, are one of a left operand.
+  auto packScores = [&](int64_t, int64_t token) {
     SmallVector<Value, 8> left;
     for (int64_t i = 0; i != 4; ++i)
       left.push_back(packPair(
           b, scores.slice(token / fragmentCols * 4 + 2 * i, 2), operands.type));
-    for (int64_t feature = 0; feature != right.matrix->getPaddedFeatures();
-         feature += fragmentRows) {
-      SmallVector<Value, 8> unit = reader.load(token, feature);
-      for (int64_t half = 0; half != 2; ++half)
-        fragments.multiplyAdd(b, left, unit, half,
-                              MutableArrayRef(next).slice(
-                                  (feature / fragmentCols + half) * 4, 4));
-    }
-  }
-  return next;
+    return left;
+  };
+  return multiplier.multiply(
+      right.tokens, packScores,
+      [&](int64_t feature, int64_t token) {
+        return reader.load(token, feature);
+      },
+      WarpMultiplier::Kept::Left, sums);
 }
 
 //===----------------------------------------------------------------------===//

@@ -169,7 +169,6 @@ private:
   SmallVector<Value> place(const AttentionTensor &tensor, Value row, Value col,
                            Value feature);
 
-  Fragments fragments;
   Value laneColumn;
   /// Of a pattern: its entries, the first of the line, and how many steps.
   Value idx, low, numSteps;

@@ -259,9 +259,11 @@ void bsr::gpu::storeVector(BlockBuilder &b, ValueRange sums,
   b.when(b.less(number, b.constant(rows.columns / rows.length)), store);
 }
 
-void bsr::gpu::storeSums(BlockBuilder &b, ValueRange first, ValueRange second,
-                         const StoredRows &rows, ValueRange row, Value column,
-                         bool isRagged) {
+/// Stores the row of the lane in two neighbouring fragments, the two sums of
+/// each of which are `first` and `second`.
+static void storePair(BlockBuilder &b, ValueRange first, ValueRange second,
+                      const StoredRows &rows, ValueRange row, Value column,
+                      bool isRagged) {
   Type type = cast<MemRefType>(rows.vectors.getType()).getElementType();
   auto store = [&](Value vector, Value number) {
     SmallVector<Value> at(row);
@@ -296,4 +298,14 @@ void bsr::gpu::storeSums(BlockBuilder &b, ValueRange first, ValueRange second,
   Value number =
       b.multiplyAdd(b.rem(b.lane, 2), fragmentCols / 4, b.div(column, 4));
   store(quad, b.add(number, b.div(inRow, 2)));
+}
+
+void bsr::gpu::storeRow(BlockBuilder &b, ValueRange sums,
+                        const StoredRows &rows, ValueRange row, Value column,
+                        bool isRagged) {
+  for (size_t first = 0; first != sums.size(); first += 4) {
+    storePair(b, sums.slice(first, 2), sums.slice(first + 2, 2), rows, row,
+              column, isRagged);
+    column = b.add(column, 2 * fragmentCols);
+  }
 }

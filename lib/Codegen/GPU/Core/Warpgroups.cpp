@@ -175,6 +175,23 @@ Value bsr::gpu::createSums(BlockBuilder &b, int64_t columns,
       .getResult(0);
 }
 
+SmallVector<Value> bsr::gpu::unpackSums(BlockBuilder &b, Value sums) {
+  size_t count = cast<LLVM::LLVMStructType>(sums.getType()).getBody().size();
+  return llvm::map_to_vector(
+      llvm::seq<int64_t>(count), [&](int64_t i) -> Value {
+        return LLVM::ExtractValueOp::create(b.b, b.loc, sums, i);
+      });
+}
+
+Value bsr::gpu::packSums(BlockBuilder &b, ValueRange sums) {
+  Type type = LLVM::LLVMStructType::getLiteral(
+      b.b.getContext(), llvm::to_vector(sums.getTypes()));
+  Value packed = LLVM::UndefOp::create(b.b, b.loc, type);
+  for (auto [i, sum] : llvm::enumerate(sums))
+    packed = LLVM::InsertValueOp::create(b.b, b.loc, packed, sum, i);
+  return packed;
+}
+
 Value bsr::gpu::multiplyAdd(BlockBuilder &b, Type type,
                             const WarpgroupOperand &lhs,
                             const WarpgroupOperand &rhs, int64_t columns,

@@ -12,8 +12,6 @@
 #include "WindowShare.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -21,8 +19,6 @@ using namespace mlir::bsr::gpu;
 
 static constexpr int64_t consumers = WindowTile::warpgroups * warpgroupThreads;
 static constexpr int64_t blockExtent = WindowTile::clusterExtent;
-/// Sums that a thread has of a fragment.
-static constexpr int64_t fragmentSums = 4;
 
 namespace {
 /// What a thread does.
@@ -87,9 +83,10 @@ private:
   SmallVector<Value> multiplyStep(Value begin, const Blocks &blocks,
                                   ValueRange sums);
   WarpgroupOperand getOperand(Value at);
-  /// The sums of blocks side by side as those of one, and the other way round.
+  /// The sums of two blocks side by side as those of one, and the other way
+  /// round.
   Value join(ArrayRef<Value> sums);
-  SmallVector<Value> split(Value sums, int64_t blocks);
+  SmallVector<Value> split(Value sums);
   void store(const WindowPart &window, const Blocks &blocks, ValueRange sums);
   void consume();
 
@@ -228,33 +225,17 @@ WarpgroupOperand ClusterEmitter::getOperand(Value at) {
 }
 
 Value ClusterEmitter::join(ArrayRef<Value> sums) {
-  SmallVector<Value> parts;
+  SmallVector<Value> all;
   for (Value sum : sums)
-    for (int64_t i = 0; i != blockExtent / 2; ++i)
-      parts.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sum, i));
-  SmallVector<Type> types(parts.size(), b.b.getF32Type());
-  Value all = LLVM::UndefOp::create(
-      b.b, b.loc, LLVM::LLVMStructType::getLiteral(b.b.getContext(), types));
-  for (auto [i, part] : llvm::enumerate(parts))
-    all = LLVM::InsertValueOp::create(b.b, b.loc, all, part, i);
-  return all;
+    llvm::append_range(all, unpackSums(b, sum));
+  return packSums(b, all);
 }
 
-SmallVector<Value> ClusterEmitter::split(Value sums, int64_t blocks) {
-  SmallVector<Value> parts;
-  for (int64_t i = 0; i != blocks * blockExtent / 2; ++i)
-    parts.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sums, i));
-  SmallVector<Value> result;
-  for (int64_t block = 0; block != blocks; ++block) {
-    Type type = LLVM::LLVMStructType::getLiteral(
-        b.b.getContext(), SmallVector<Type>(blockExtent / 2, b.b.getF32Type()));
-    Value one = LLVM::UndefOp::create(b.b, b.loc, type);
-    for (int64_t i = 0; i != blockExtent / 2; ++i)
-      one = LLVM::InsertValueOp::create(b.b, b.loc, one,
-                                        parts[block * blockExtent / 2 + i], i);
-    result.push_back(one);
-  }
-  return result;
+SmallVector<Value> ClusterEmitter::split(Value sums) {
+  SmallVector<Value> all = unpackSums(b, sums);
+  size_t half = all.size() / 2;
+  return {packSums(b, ValueRange(all).take_front(half)),
+          packSums(b, ValueRange(all).drop_front(half))};
 }
 
 SmallVector<Value> ClusterEmitter::multiplyStep(Value begin,
@@ -269,7 +250,7 @@ SmallVector<Value> ClusterEmitter::multiplyStep(Value begin,
   for (int64_t first = 0; first + 1 < ofGroup; first += 2) {
     SmallVector<Value> two(next.begin() + first, next.begin() + first + 2);
     two = b.when(blocks.isPair[first / 2], two, [&] {
-      return split(multiply(first, 2 * blockExtent, join(two)), /*blocks=*/2);
+      return split(multiply(first, 2 * blockExtent, join(two)));
     });
     llvm::copy(two, next.begin() + first);
   }
@@ -283,22 +264,12 @@ SmallVector<Value> ClusterEmitter::multiplyStep(Value begin,
 
 void ClusterEmitter::store(const WindowPart &window, const Blocks &blocks,
                            ValueRange sums) {
-  auto vector = VectorType::get(fragmentSums, b.b.getF32Type());
   Value warp = b.rem(b.warp, warpgroupThreads / BlockBuilder::warpThreads);
-  constexpr int64_t colTiles = blockExtent / fragmentCols;
   for (int64_t block = 0; block != ofGroup; ++block)
     b.when(blocks.isThere[block], [&] {
-      Value number = b.add(blocks.first, block);
-      for (int64_t col = 0; col != colTiles; ++col) {
-        SmallVector<Value> four;
-        for (int64_t sum = 0; sum != fragmentSums; ++sum)
-          four.push_back(LLVM::ExtractValueOp::create(
-              b.b, b.loc, sums[block], col * fragmentSums + sum));
-        b.store(vector::FromElementsOp::create(b.b, b.loc, vector, four), parts,
-                ValueRange{b.block[0], window.part, number,
-                           b.multiplyAdd(warp, colTiles, b.constant(col)),
-                           b.lane, b.constant(0)});
-      }
+      storePart(b, parts, {b.block[0], window.part, b.add(blocks.first, block)},
+                /*fragment=*/b.mul(warp, blockExtent / fragmentCols),
+                unpackSums(b, sums[block]));
     });
 }
 

@@ -65,10 +65,11 @@ std::string WarpSDDMM::describeTile() const {
 }
 
 SmallVector<MemRefType> WarpSDDMM::getScratch() {
-  return {MemRefType::get({tile.grid * tile.shares, tile.getParts(shape),
-                           tile.getBlocks(shape), getFragments(),
-                           BlockBuilder::warpThreads, fragmentSums},
-                          Float32Type::get(op->getContext()))};
+  return {
+      MemRefType::get({tile.grid * tile.shares, tile.getParts(shape),
+                       tile.getBlocks(shape), getSums().rows * getSums().cols,
+                       BlockBuilder::warpThreads, FragmentGrid::fragmentSums},
+                      Float32Type::get(op->getContext()))};
 }
 
 namespace mlir::bsr::gpu {
@@ -115,13 +116,14 @@ private:
   /// Four matrices, rounded to what is multiplied.
   SmallVector<Value, 4> loadMatrices(Value at);
 
-  WarpSDDMM &product;
   const SampledShape &shape;
   const WindowTile &tile;
   const SampledWindows &windows;
   ValueRange arrays;
   BlockBuilder &b;
   Type type, i8, i32;
+  /// What multiplies a block.
+  WarpMultiplier multiplier;
   int64_t warpBlocks, steps;
   Value rows, cols, parts;
   /// Of what the thread copies: the row of a pass, the first token in a step,
@@ -136,11 +138,12 @@ private:
 
 WarpSDDMMEmitter::WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel,
                                    ValueRange scratch, BlockBuilder &b)
-    : product(product), shape(product.shape), tile(product.tile),
-      windows(product.windows), arrays(scratch.drop_back()), b(b),
+    : shape(product.shape), tile(product.tile), windows(product.windows),
+      arrays(scratch.drop_back()), b(b),
       type(product.op.getA().getType().getElementType()), i8(b.b.getI8Type()),
-      i32(b.b.getI32Type()), warpBlocks(WindowTile::getWarpBlocks(shape)),
-      steps(tile.getSteps(shape)),
+      i32(b.b.getI32Type()),
+      multiplier(b, type, product.getSums().rows, product.getSums().cols),
+      warpBlocks(WindowTile::getWarpBlocks(shape)), steps(tile.getSteps(shape)),
       rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
       cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
       parts(scratch.back()) {
@@ -246,7 +249,7 @@ SmallVector<Value> WarpSDDMMEmitter::loadRows(Value stage, Value line) {
   SmallVector<Value> fragments;
   for (int64_t depth = 0; depth != getDepth(); ++depth) {
     Value at = b.at(b.add(begin, getMatrixOffset(depth, /*rowsLast=*/false)));
-    for (int64_t row = 0; row != product.getRowTiles(); ++row)
+    for (int64_t row = 0; row != multiplier.rows; ++row)
       llvm::append_range(
           fragments,
           loadMatrices(b.at(at, row * fragmentRows * tile.getPitch(), i8)));
@@ -257,38 +260,27 @@ SmallVector<Value> WarpSDDMMEmitter::loadRows(Value stage, Value line) {
 SmallVector<Value> WarpSDDMMEmitter::multiplyBlock(Value stage, Value slab,
                                                    ValueRange left,
                                                    ValueRange sums) {
-  SmallVector<Value> next(sums);
-  SmallVector<Value> fragments(left);
-  int64_t rowTiles = product.getRowTiles(), colTiles = product.getColTiles();
   Value begin = b.multiplyAdd(slab, tile.getSlabBytes(shape),
                               b.add(stage, tile.getRowBytes(shape)));
-  for (int64_t depth = 0; depth != getDepth(); ++depth) {
-    Value at = b.at(b.add(begin, getMatrixOffset(depth, /*rowsLast=*/true)));
-    for (int64_t col = 0; col != colTiles; col += 2) {
-      SmallVector<Value, 4> right =
-          loadMatrices(b.at(at, col * fragmentCols * tile.getPitch(), i8));
-      for (int64_t row = 0; row != rowTiles; ++row)
-        for (int64_t half = 0; half != 2; ++half) {
-          int64_t fragment = row * colTiles + col + half;
-          MutableArrayRef<Value> sum = MutableArrayRef(next).slice(
-              fragment * WarpSDDMM::fragmentSums, WarpSDDMM::fragmentSums);
-          llvm::copy(b.multiply(type,
-                                ArrayRef(fragments).slice(
-                                    (depth * rowTiles + row) * 4, 4),
-                                ArrayRef(right).slice(2 * half, 2), sum),
-                     sum.begin());
-        }
-    }
-  }
-  return next;
+  auto getRows = [&](int64_t row, int64_t inner) {
+    int64_t unit = inner / fragmentRows * multiplier.rows + row / fragmentRows;
+    return SmallVector<Value, 8>(left.slice(unit * 4, 4));
+  };
+  auto loadCols = [&](int64_t col, int64_t inner) {
+    Value offset = getMatrixOffset(inner / fragmentRows, /*rowsLast=*/true);
+    Value at = b.at(b.add(begin, offset));
+    return SmallVector<Value, 8>(
+        loadMatrices(b.at(at, col * tile.getPitch(), i8)));
+  };
+  return multiplier.multiply(getDepth() * fragmentRows, getRows, loadCols,
+                             WarpMultiplier::Kept::Left, sums);
 }
 
 SmallVector<Value> WarpSDDMMEmitter::multiply(Value stage, ValueRange sums) {
   SmallVector<Value> next;
   size_t ofBlock = sums.size() / warpBlocks;
   // The rows of the block before; zeros where none has been there.
-  SmallVector<Value> left(4 * getDepth() * product.getRowTiles(),
-                          b.constant(0));
+  SmallVector<Value> left(4 * getDepth() * multiplier.rows, b.constant(0));
   for (int64_t block = 0; block != warpBlocks; ++block) {
     bool isLast = block == warpBlocks - 1;
     SmallVector<Value> before(sums.slice(block * ofBlock, ofBlock));
@@ -313,17 +305,11 @@ SmallVector<Value> WarpSDDMMEmitter::multiply(Value stage, ValueRange sums) {
 }
 
 void WarpSDDMMEmitter::store(Value part, ValueRange sums) {
-  constexpr int64_t length = WarpSDDMM::fragmentSums;
-  int64_t fragments = product.getFragments();
-  auto vector = VectorType::get(length, b.b.getF32Type());
+  int64_t count = multiplier.getNumSums();
   for (int64_t block = 0; block != warpBlocks; ++block)
     b.when(isThere[block], [&] {
-      for (int64_t fragment = 0; fragment != fragments; ++fragment) {
-        auto four = sums.slice((block * fragments + fragment) * length, length);
-        b.store(vector::FromElementsOp::create(b.b, b.loc, vector, four), parts,
-                ValueRange{b.block[0], part, b.add(firstBlock, block),
-                           b.constant(fragment), b.lane, b.constant(0)});
-      }
+      storePart(b, parts, {b.block[0], part, b.add(firstBlock, block)},
+                /*fragment=*/b.constant(0), sums.slice(block * count, count));
     });
 }
 
@@ -384,7 +370,8 @@ public:
                     BlockBuilder &b)
       : product(product), windows(product.windows), view(view),
         arrays(scratch.drop_back()), parts(scratch.back()), values(values),
-        b(b), shares(b, product.tile, product.shape, windows, arrays) {}
+        b(b), grid{1, product.getSums().cols},
+        shares(b, product.tile, product.shape, windows, arrays) {}
 
   void emit();
 
@@ -395,6 +382,8 @@ private:
                              ValueRange sums);
   void store(Value slot, ValueRange sums);
   void emitEpilogue(Value slot, ValueRange sums);
+  /// Row `half` of the lane, of 2.
+  Value getRow(int64_t half);
 
   WarpSDDMM &product;
   const SampledWindows &windows;
@@ -403,6 +392,8 @@ private:
   Value parts;
   const StoredRows &values;
   BlockBuilder &b;
+  /// Those of 16 rows.
+  FragmentGrid grid;
   WindowShares shares;
   WindowShares::Group group;
 };
@@ -410,7 +401,7 @@ private:
 
 SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
                                               Value block, ValueRange sums) {
-  constexpr int64_t length = WarpSDDMM::fragmentSums;
+  constexpr int64_t length = FragmentGrid::fragmentSums;
   Value part = b.sub(window, shares.getFirstWindow(owner));
   Type f32 = b.b.getF32Type();
   auto getOffset = [&](ValueRange at) {
@@ -421,8 +412,7 @@ SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
       offset = b.multiplyAdd(offset, extent, number);
     return offset;
   };
-  int64_t colTiles = product.getColTiles();
-  Value fragment = b.mul(b.block[1], colTiles);
+  Value fragment = b.mul(b.block[1], grid.cols);
   // Of a cluster, which is the owner, one block of threads after the other.
   int64_t ofThreads = product.tile.getBlocks(product.shape);
   if (product.tile.shares != 1) {
@@ -432,7 +422,7 @@ SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
   Value offset = getOffset({owner, part, block, fragment, b.lane});
   Value begin = b.at(b.getPointer(parts), b.mul(offset, length), f32);
   SmallVector<Value> next;
-  for (int64_t col = 0; col != colTiles; ++col) {
+  for (int64_t col = 0; col != grid.cols; ++col) {
     SmallVector<Value> terms =
         b.loadFloats(b.at(begin, col * BlockBuilder::warpThreads * length, f32),
                      f32, length);
@@ -443,27 +433,22 @@ SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
   return next;
 }
 
+Value SampledSumEmitter::getRow(int64_t half) {
+  return b.multiplyAdd(b.block[1], fragmentRows,
+                       b.add(b.div(b.lane, 4), half * 8));
+}
+
 void SampledSumEmitter::store(Value slot, ValueRange sums) {
-  constexpr int64_t length = WarpSDDMM::fragmentSums;
-  for (int64_t half = 0; half != 2; ++half) {
-    Value row = b.multiplyAdd(b.block[1], fragmentRows,
-                              b.add(b.div(b.lane, 4), half * 8));
-    for (int64_t col = 0; col != product.getColTiles(); col += 2)
-      storeSums(b, sums.slice(col * length + 2 * half, 2),
-                sums.slice((col + 1) * length + 2 * half, 2), values,
-                {slot, row}, b.constant(col * fragmentCols),
-                /*isRagged=*/false);
-  }
+  for (int64_t half = 0; half != grid.getNumRows(); ++half)
+    storeRow(b, grid.getRow(sums, half), values, {slot, getRow(half)},
+             b.constant(0), /*isRagged=*/false);
 }
 
 void SampledSumEmitter::emitEpilogue(Value slot, ValueRange sums) {
-  constexpr int64_t length = WarpSDDMM::fragmentSums;
   WarpSums warp;
-  for (int64_t half = 0; half != 2; ++half)
-    for (int64_t col = 0; col != product.getColTiles(); ++col)
-      llvm::append_range(warp.sums, sums.slice(col * length + 2 * half, 2));
-  warp.numRows = 2;
-  warp.at = {slot, b.multiplyAdd(b.block[1], fragmentRows, b.div(b.lane, 4))};
+  warp.sums = grid.getRows(sums);
+  warp.numRows = grid.getNumRows();
+  warp.at = {slot, getRow(/*half=*/0)};
   warp.column = warp.warpNumber = b.constant(0);
   warp.areRowsRagged = warp.areColumnsRagged = false;
   product.epilogue->emit(b, warp);
@@ -474,13 +459,11 @@ void SampledSumEmitter::addBlock(Value slot, Value place) {
   Value window = b.add(group.firstWindow, inGroup);
   Value block = b.rem(place, windows.blocks);
   auto [first, last] = shares.getOwners(group, inGroup);
-  SmallVector<Value> zeros(
-      product.getColTiles() * WarpSDDMM::fragmentSums,
-      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
-  SmallVector<Value> sums = b.loop(first, b.add(last, 1), 1, zeros,
-                                   [&](Value owner, ValueRange sums) {
-                                     return addPart(owner, window, block, sums);
-                                   });
+  SmallVector<Value> sums =
+      b.loop(first, b.add(last, 1), 1, b.zeros(grid.getNumSums()),
+             [&](Value owner, ValueRange sums) {
+               return addPart(owner, window, block, sums);
+             });
   if (product.epilogue)
     emitEpilogue(slot, sums);
   else
@@ -525,7 +508,7 @@ LogicalResult WarpSDDMM::emit(OpBuilder &b, KernelBody &kernel,
                         {shape.pattern.getSlots(), shape.getBlockRows()},
                         shape.getBlockCols());
   BlockBuilder::launch(
-      b, kernel.loc, {windows.numLines, getRowTiles()}, blockThreads,
+      b, kernel.loc, {windows.numLines, getSums().rows}, blockThreads,
       /*sharedBytes=*/0, [&](BlockBuilder &block) {
         SampledSumEmitter(*this, view, memory, values, block).emit();
       });

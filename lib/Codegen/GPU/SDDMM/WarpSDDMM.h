@@ -6,6 +6,7 @@
 #define BSR_LIB_CODEGEN_GPU_SDDMM_WARPSDDMM_H
 
 #include "WindowTile.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Epilogue/Product.h"
 
 namespace mlir::bsr::gpu {
@@ -38,11 +39,11 @@ private:
   friend class WarpSDDMMEmitter;
   friend class SampledSumEmitter;
 
-  /// Fragments of 16 by 8 of a block, and sums of a lane in one.
-  static constexpr int64_t fragmentSums = 4;
-  int64_t getRowTiles() const { return shape.getBlockRows() / fragmentRows; }
-  int64_t getColTiles() const { return shape.getBlockCols() / fragmentCols; }
-  int64_t getFragments() const { return getRowTiles() * getColTiles(); }
+  /// The sums of a block.
+  FragmentGrid getSums() const {
+    return {shape.getBlockRows() / fragmentRows,
+            shape.getBlockCols() / fragmentCols};
+  }
 
   SDDMMOp op;
   SampledShape shape;

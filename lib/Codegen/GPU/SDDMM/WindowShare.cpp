@@ -3,7 +3,9 @@
 // How the steps of all windows are shared among blocks of threads or clusters.
 
 #include "WindowShare.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -152,4 +154,17 @@ SmallVector<Value> WindowShares::forWindows(
                     b.min(getStep(end), b.constant(steps))};
     return body(part, carried);
   });
+}
+
+void bsr::gpu::storePart(BlockBuilder &b, Value parts, ValueRange at,
+                         Value fragment, ValueRange sums) {
+  constexpr int64_t length = FragmentGrid::fragmentSums;
+  auto vector = VectorType::get(length, b.b.getF32Type());
+  for (size_t first = 0; first != sums.size(); first += length) {
+    SmallVector<Value> place(at);
+    place.append({b.add(fragment, first / length), b.lane, b.constant(0)});
+    b.store(vector::FromElementsOp::create(b.b, b.loc, vector,
+                                           sums.slice(first, length)),
+            parts, place);
+  }
 }

@@ -68,6 +68,12 @@ private:
   Value all, share;
 };
 
+/// Stores sums of fragments in `parts`, the memory of WarpSDDMM, from fragment
+/// `fragment` on of the block at `at`: what has it, its window there, and its
+/// number in that.
+void storePart(BlockBuilder &b, Value parts, ValueRange at, Value fragment,
+               ValueRange sums);
+
 } // namespace mlir::bsr::gpu
 
 #endif // BSR_LIB_CODEGEN_GPU_SDDMM_WINDOWSHARE_H

@@ -14,6 +14,7 @@
 #include "WarpSpMM.h"
 #include "BoxWalk.h"
 #include "PieceWalk.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -62,9 +63,15 @@ private:
   void emitEpilogue(ValueRange sums);
   void clearZeros();
 
-  /// The number of a sum: of a line of the warp, of 16 outputs, of 8 tokens.
-  int64_t getSum(int64_t line, int64_t outputs, int64_t tokens) const {
-    return ((line * rowTiles + outputs) * tokenTiles + tokens) * 4;
+  /// The sums of all lines of the warp, and where row `row` of the lane of one
+  /// of them is stored.
+  FragmentGrid getSums() const {
+    return {tile.warpLines * ofLine.rows, ofLine.cols};
+  }
+  Value getOutput(int64_t line, int64_t row) {
+    Value first =
+        b.multiplyAdd(walk.getLine(line), shape.outBlock, b.div(b.lane, 4));
+    return b.add(first, row * 8);
   }
 
   WarpSpMM &product;
@@ -76,8 +83,9 @@ private:
   ChunkWalk &walk;
   const StageLayout &layout;
   ValueRange memory;
-  Fragments fragments;
-  int64_t rowTiles, tokenTiles;
+  /// What multiplies the blocks of a line.
+  WarpMultiplier ofLine;
+  const Fragments &fragments;
   /// The lane's rows of matrices in a slab and in a block, and where the first
   /// begin.
   MatrixRows slabRows, blockRows;
@@ -92,9 +100,10 @@ WarpSpMMEmitter::WarpSpMMEmitter(WarpSpMM &product, KernelBody &kernel,
                                  ChunkWalk &walk, BlockBuilder &b)
     : product(product), shape(product.shape), tile(product.tile),
       kernel(kernel), b(b), y(y), walk(walk), layout(walk.layout),
-      memory(memory), fragments(product.op.getX().getType().getElementType()),
-      rowTiles(shape.outBlock / fragmentRows),
-      tokenTiles(tile.warpTokens / fragmentCols) {
+      memory(memory),
+      ofLine(b, product.op.getX().getType().getElementType(),
+             shape.outBlock / fragmentRows, tile.warpTokens / fragmentCols),
+      fragments(ofLine.fragments) {
   bool inputsAreRows = shape.inputsAreRows;
   // A slab has inputs as rows: both operands are transposed when loaded, or
   // none.
@@ -131,20 +140,12 @@ WarpSpMMEmitter::WarpSpMMEmitter(WarpSpMM &product, KernelBody &kernel,
 }
 
 SmallVector<Value> WarpSpMMEmitter::getInitialSums() {
-  SmallVector<Value> sums(getSum(tile.warpLines, 0, 0));
-  for (int64_t line = 0; line != tile.warpLines; ++line) {
-    Value first =
-        b.multiplyAdd(walk.getLine(line), shape.outBlock, b.div(b.lane, 4));
-    for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
-      for (int64_t half = 0; half != 2; ++half) {
-        Value output = b.add(first, outputs * fragmentRows + half * 8);
-        Value start = product.loadStart(b, kernel, walk.range, output);
-        for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
-          for (int64_t i = 0; i != 2; ++i)
-            sums[getSum(line, outputs, tokens) + 2 * half + i] = start;
-      }
-  }
-  return sums;
+  SmallVector<Value> starts;
+  for (int64_t line = 0; line != tile.warpLines; ++line)
+    for (int64_t row = 0; row != ofLine.getNumRows(); ++row)
+      starts.push_back(
+          product.loadStart(b, kernel, walk.range, getOutput(line, row)));
+  return getSums().fillRows(starts);
 }
 
 SmallVector<Value, 8> WarpSpMMEmitter::loadUnit(Value slab, int64_t input,
@@ -163,51 +164,24 @@ SmallVector<Value> WarpSpMMEmitter::loadActivations(Value slab, int64_t input) {
 SmallVector<Value> WarpSpMMEmitter::multiplyBlock(ValueRange operands,
                                                   Value block,
                                                   ValueRange sums) {
-  SmallVector<Value> next(sums);
   bool inputsAreRows = shape.inputsAreRows;
-  auto loadMatrix = [&](int64_t outputs, int64_t input) {
-    int64_t output = outputs * fragmentRows;
+  auto loadMatrix = [&](int64_t output, int64_t input) {
     Value at = inputsAreRows ? blockRows.at(b, block, input, output)
                              : blockRows.at(b, block, output, input);
     return fragments.load(b, at, layout.blockPitch,
                           /*isInnerLast=*/!inputsAreRows, /*isLeft=*/true);
   };
-  auto multiplyUnits = [&](ArrayRef<Value> matrix, ArrayRef<Value> unit,
-                           int64_t outputs, int64_t token) {
-    for (int64_t half = 0; half != 2; ++half)
-      fragments.multiplyAdd(
-          b, matrix, unit, half,
-          MutableArrayRef(next).slice(
-              getSum(0, outputs, token / fragmentCols + half), 4));
-  };
-  for (int64_t input = 0; input < shape.inBlock; input += fragmentRows) {
-    if (!tile.keepsActivations(shape)) {
-      SmallVector<SmallVector<Value, 8>> matrices;
-      for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
-        matrices.push_back(loadMatrix(outputs, input));
-      for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows) {
-        SmallVector<Value, 8> unit = loadUnit(operands.front(), input, token);
-        for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
-          multiplyUnits(matrices[outputs], unit, outputs, token);
-      }
-      continue;
-    }
-    SmallVector<Value> activations(operands);
+  auto loadTokens = [&](int64_t token, int64_t input) {
     if (operands.size() == 1)
-      activations = loadActivations(operands.front(), input);
-    // Of 16 tokens.
-    int64_t registers =
-        int64_t(activations.size()) * fragmentRows / tile.warpTokens;
-    for (int64_t outputs = 0; outputs != rowTiles; ++outputs) {
-      SmallVector<Value, 8> matrix = loadMatrix(outputs, input);
-      for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
-        multiplyUnits(matrix,
-                      ArrayRef(activations)
-                          .slice(token / fragmentRows * registers, registers),
-                      outputs, token);
-    }
-  }
-  return next;
+      return loadUnit(operands.front(), input, token);
+    size_t registers = operands.size() * fragmentRows / tile.warpTokens;
+    return SmallVector<Value, 8>(
+        operands.slice(token / fragmentRows * registers, registers));
+  };
+  using Kept = WarpMultiplier::Kept;
+  return ofLine.multiply(
+      shape.inBlock, loadMatrix, loadTokens,
+      tile.keepsActivations(shape) ? Kept::Right : Kept::Left, sums);
 }
 
 SmallVector<Value> WarpSpMMEmitter::multiplyGathered(Value stage, Value word,
@@ -245,22 +219,14 @@ SmallVector<Value> WarpSpMMEmitter::multiplyGathered(Value stage, Value word,
 }
 
 void WarpSpMMEmitter::store(ValueRange sums) {
-  for (int64_t line = 0; line != tile.warpLines; ++line) {
-    Value number = walk.getLine(line);
-    walk.whenInside(number, [&] {
-      Value feature = b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
-      for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
-        for (int64_t half = 0; half != 2; ++half) {
-          Value row = b.add(feature, outputs * fragmentRows + half * 8);
-          for (int64_t tokens = 0; tokens != tokenTiles; tokens += 2)
-            storeSums(
-                b, sums.slice(getSum(line, outputs, tokens) + 2 * half, 2),
-                sums.slice(getSum(line, outputs, tokens + 1) + 2 * half, 2), y,
-                {walk.batch, row},
-                b.add(walk.firstToken, tokens * fragmentCols), walk.isRagged);
-        }
+  for (int64_t line = 0; line != tile.warpLines; ++line)
+    walk.whenInside(walk.getLine(line), [&] {
+      int64_t rows = ofLine.getNumRows();
+      for (int64_t row = 0; row != rows; ++row)
+        storeRow(b, getSums().getRow(sums, line * rows + row), y,
+                 {walk.batch, getOutput(line, row)}, walk.firstToken,
+                 walk.isRagged);
     });
-  }
 }
 
 void WarpSpMMEmitter::clearZeros() {
@@ -275,17 +241,10 @@ void WarpSpMMEmitter::clearZeros() {
 
 void WarpSpMMEmitter::emitEpilogue(ValueRange sums) {
   WarpSums warp;
-  for (int64_t line = 0; line != tile.warpLines; ++line)
-    for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
-      for (int64_t half = 0; half != 2; ++half)
-        for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
-          llvm::append_range(
-              warp.sums,
-              sums.slice(getSum(line, outputs, tokens) + 2 * half, 2));
+  warp.sums = getSums().getRows(sums);
   // Lines of a warp follow each other.
-  warp.numRows = tile.warpLines * rowTiles * 2;
-  warp.at = {walk.batch,
-             b.multiplyAdd(walk.getLine(0), shape.outBlock, b.div(b.lane, 4))};
+  warp.numRows = getSums().getNumRows();
+  warp.at = {walk.batch, getOutput(/*line=*/0, /*row=*/0)};
   warp.column = walk.firstToken;
   warp.warpNumber = b.div(warp.column, tile.warpTokens);
   warp.areRowsRagged = shape.numLines % product.plan.lines;

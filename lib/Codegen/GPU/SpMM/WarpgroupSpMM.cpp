@@ -11,9 +11,8 @@
 // Warpgroups multiply out of shared memory and keep their sums in registers.
 
 #include "WarpgroupSpMM.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -93,17 +92,13 @@ private:
   SmallVector<Value> getInitialSums();
   SmallVector<Value> multiplyChunk(Value slab, ValueRange slots,
                                    ValueRange sums);
-  /// The sums of all units, and such sums as the units that they are of.
-  SmallVector<Value> takeApart(ValueRange units);
-  SmallVector<Value> putTogether(ValueRange sums);
-  /// Two sums of each fragment of a struct: those of the lane's first row, or
-  /// of that 8 below.
-  SmallVector<Value> getRow(Value sums, int64_t half);
-  /// Stores sums, or has the epilogue or parts take them.
-  void finish(ValueRange sums);
+  /// Of a thread, in a unit.
+  FragmentGrid getSums() const { return {1, tile.groupTokens / fragmentCols}; }
+  /// Stores sums, or has the epilogue or parts take them: of all units.
+  void finish(ValueRange units);
   void finishWhole(ValueRange sums);
-  void store(int64_t unit, Value column, Value sums);
-  void emitEpilogue(int64_t unit, Value column, Value sums);
+  void store(int64_t unit, Value column, ValueRange sums);
+  void emitEpilogue(int64_t unit, Value column, ValueRange sums);
 
   /// The first output of unit `unit` of the warpgroup, and that of the thread
   /// in it.
@@ -344,44 +339,12 @@ void WarpgroupSpMMEmitter::consume() {
       [&](Value chunk) { return loadSlots(chunk, first, lines); }));
 }
 
-SmallVector<Value> WarpgroupSpMMEmitter::takeApart(ValueRange units) {
+void WarpgroupSpMMEmitter::finish(ValueRange units) {
   SmallVector<Value> sums;
   for (Value unit : units)
-    for (int64_t i = 0; i != tile.groupTokens / 2; ++i)
-      sums.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, unit, i));
-  return sums;
-}
-
-SmallVector<Value> WarpgroupSpMMEmitter::putTogether(ValueRange sums) {
-  Value zero =
-      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type()));
-  SmallVector<Value> units;
-  int64_t count = tile.groupTokens / 2;
-  for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
-    Value all = createSums(b, tile.groupTokens, {zero, zero});
-    for (int64_t i = 0; i != count; ++i)
-      all = LLVM::InsertValueOp::create(b.b, b.loc, all, sums[unit * count + i],
-                                        i);
-    units.push_back(all);
-  }
-  return units;
-}
-
-SmallVector<Value> WarpgroupSpMMEmitter::getRow(Value sums, int64_t half) {
-  SmallVector<Value> row;
-  for (int64_t fragment = 0; fragment != tile.groupTokens / fragmentCols;
-       ++fragment)
-    for (int64_t i = 0; i != 2; ++i)
-      row.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sums,
-                                                 fragment * 4 + 2 * half + i));
-  return row;
-}
-
-void WarpgroupSpMMEmitter::finish(ValueRange sums) {
-  if (!product.plan.numParts)
-    return finishWhole(sums);
-  product.finish(b, range, memory, rankOutputs, takeApart(sums),
-                 [&](ValueRange sums) { finishWhole(putTogether(sums)); });
+    llvm::append_range(sums, unpackSums(b, unit));
+  product.finish(b, range, memory, rankOutputs, sums,
+                 [&](ValueRange sums) { finishWhole(sums); });
 }
 
 void WarpgroupSpMMEmitter::finishWhole(ValueRange sums) {
@@ -389,11 +352,14 @@ void WarpgroupSpMMEmitter::finishWhole(ValueRange sums) {
   if (tile.groupUnits == tile.units)
     column = b.multiplyAdd(warpgroup, tile.groupTokens, column);
   auto finishAll = [&] {
-    for (int64_t unit = 0; unit != tile.groupUnits; ++unit)
+    int64_t count = getSums().getNumSums();
+    for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
+      ValueRange ofUnit = sums.slice(unit * count, count);
       if (product.epilogue)
-        emitEpilogue(unit, column, sums[unit]);
+        emitEpilogue(unit, column, ofUnit);
       else
-        store(unit, column, sums[unit]);
+        store(unit, column, ofUnit);
+    }
   };
   // Of a cluster, some blocks of threads may lie beyond the last batch.
   const Activations &x = shape.activations;
@@ -404,29 +370,23 @@ void WarpgroupSpMMEmitter::finishWhole(ValueRange sums) {
     b.when(b.less(batch, b.constant(x.batches)), finishAll);
 }
 
-void WarpgroupSpMMEmitter::store(int64_t unit, Value column, Value sums) {
+void WarpgroupSpMMEmitter::store(int64_t unit, Value column, ValueRange sums) {
   int64_t outputs = shape.numLines * shape.outBlock;
   bool isRagged = shape.activations.tokens % tile.tokens != 0;
   for (int64_t half = 0; half != 2; ++half) {
     Value output = b.add(getOutput(unit), half * 8);
-    SmallVector<Value> row = getRow(sums, half);
     b.when(b.less(output, b.constant(outputs)), [&] {
-      for (int64_t token = 0; token != tile.groupTokens;
-           token += 2 * fragmentCols) {
-        auto pair = ValueRange(row).slice(token / 4, 4);
-        storeSums(b, pair.take_front(2), pair.drop_front(2), y, {batch, output},
-                  b.add(column, token), isRagged);
-      }
+      storeRow(b, getSums().getRow(sums, half), y, {batch, output}, column,
+               isRagged);
     });
   }
 }
 
 void WarpgroupSpMMEmitter::emitEpilogue(int64_t unit, Value column,
-                                        Value sums) {
+                                        ValueRange sums) {
   WarpSums warp;
-  warp.numRows = 2;
-  for (int64_t half = 0; half != warp.numRows; ++half)
-    llvm::append_range(warp.sums, getRow(sums, half));
+  warp.sums = getSums().getRows(sums);
+  warp.numRows = getSums().getNumRows();
   warp.at = {batch, getOutput(unit)};
   warp.column = column;
   warp.warpNumber = b.div(column, tile.groupTokens);

@@ -182,13 +182,12 @@ Value packPair(BlockBuilder &b, ValueRange sums, Type type);
 void storeVector(BlockBuilder &b, ValueRange sums, const StoredRows &rows,
                  ValueRange row, Value column, bool isRagged);
 
-/// Stores the row of the lane in two neighbouring fragments of sums, of each of
-/// which `first` and `second` are two, from `column` on, which 16 divides. Of
-/// columns beyond the last, if `isRagged`, none. 16-bit elements are exchanged
-/// between lanes, so that whole sectors of 32 bytes are written.
-void storeSums(BlockBuilder &b, ValueRange first, ValueRange second,
-               const StoredRows &rows, ValueRange row, Value column,
-               bool isRagged);
+/// Stores the row of the lane in neighbouring fragments, two of whose sums of
+/// each are `sums`, from `column` on, which 16 divides. Of columns beyond the
+/// last, if `isRagged`, none. 16-bit elements are exchanged between lanes, so
+/// that whole sectors of 32 bytes are written.
+void storeRow(BlockBuilder &b, ValueRange sums, const StoredRows &rows,
+              ValueRange row, Value column, bool isRagged);
 
 } // namespace mlir::bsr::gpu
 

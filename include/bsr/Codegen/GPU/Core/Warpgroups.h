@@ -73,6 +73,10 @@ struct WarpgroupOperand {
 /// `starts[1]`.
 Value createSums(BlockBuilder &b, int64_t columns, std::array<Value, 2> starts);
 
+/// The sums of a thread, one by one, and such sums as those of a fragment.
+SmallVector<Value> unpackSums(BlockBuilder &b, Value sums);
+Value packSums(BlockBuilder &b, ValueRange sums);
+
 /// `sums` plus the product of `count * 16` columns of `lhs` and as many rows
 /// of `rhs`, of `type`, bf16 or f16; all threads of the warpgroup come here.
 Value multiplyAdd(BlockBuilder &b, Type type, const WarpgroupOperand &lhs,
