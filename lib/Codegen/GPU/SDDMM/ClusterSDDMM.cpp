@@ -24,12 +24,15 @@ namespace {
 /// What a thread does.
 class ClusterEmitter {
 public:
+  /// Tensor maps of the operands.
+  struct Maps {
+    Value rows, cols;
+  };
   ClusterEmitter(const SampledShape &shape, const WindowTile &tile, Type type,
-                 ValueRange scratch, Value rowsMap, Value colsMap,
-                 BlockBuilder &b)
+                 ValueRange scratch, const Maps &maps, BlockBuilder &b)
       : shape(shape), tile(tile), windows(tile.getWindows(shape)), type(type),
-        arrays(scratch.drop_back()), parts(scratch.back()), rowsMap(rowsMap),
-        colsMap(colsMap), b(b), shares(b, tile, shape, windows, arrays),
+        arrays(scratch.drop_back()), parts(scratch.back()), maps(maps), b(b),
+        shares(b, tile, shape, windows, arrays),
         ring(b, tile.stages, tile.getStageBytes(shape), tile.shares),
         rank(b.rem(b.block[0], tile.shares)), ofThreads(windows.getOfShare()),
         ofGroup(ofThreads / WindowTile::warpgroups),
@@ -95,7 +98,8 @@ private:
   SampledWindows windows;
   Type type;
   ValueRange arrays;
-  Value parts, rowsMap, colsMap;
+  Value parts;
+  Maps maps;
   BlockBuilder &b;
   WindowShares shares;
   BarrierPipeline ring;
@@ -172,9 +176,9 @@ void ClusterEmitter::copyStep(Value step, Stage stage, const Copy &copy,
   };
   Value isTrue = b.equal(b.constant(0), b.constant(0));
   b.when(b.bitAnd(isCopied, copy.isRow),
-         [&] { copyFrom(rowsMap, shape.rows); });
+         [&] { copyFrom(maps.rows, shape.rows); });
   b.when(b.bitAnd(isCopied, b.bitXor(copy.isRow, isTrue)),
-         [&] { copyFrom(colsMap, shape.cols); });
+         [&] { copyFrom(maps.cols, shape.cols); });
 }
 
 void ClusterEmitter::produce() {
@@ -298,19 +302,19 @@ void ClusterEmitter::emit() {
 void bsr::gpu::emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
                                   const SampledShape &shape,
                                   const WindowTile &tile, ValueRange scratch) {
-  std::array<int64_t, 2> box{blockExtent, tile.tokens};
-  Value rows = createTensorMap(b, kernel.loc,
-                               kernel.inputs.lookup(skipReshapes(op.getA())),
-                               shape.rows.tokens, box);
-  Value cols = createTensorMap(b, kernel.loc,
-                               kernel.inputs.lookup(skipReshapes(op.getB())),
-                               shape.cols.tokens, box);
+  auto createMap = [&](Value operand, const Activations &x) {
+    return createTensorMap(b, kernel.loc,
+                           kernel.inputs.lookup(skipReshapes(operand)),
+                           x.tokens, {blockExtent, tile.tokens});
+  };
+  Value rows = createMap(op.getA(), shape.rows);
+  Value cols = createMap(op.getB(), shape.cols);
   Type type = op.getA().getType().getElementType();
   BlockBuilder::launch(
       b, kernel.loc, {tile.grid * tile.shares, 1},
       consumers + BlockBuilder::warpThreads, tile.getSharedBytes(shape),
       [&](BlockBuilder &block) {
-        ClusterEmitter(shape, tile, type, scratch, rows, cols, block).emit();
+        ClusterEmitter(shape, tile, type, scratch, {rows, cols}, block).emit();
       },
       {tile.shares, 1});
 }

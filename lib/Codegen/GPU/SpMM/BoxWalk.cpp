@@ -17,14 +17,11 @@ static constexpr int64_t copyWarps =
 /// fewer, and leave the rest to those that multiply.
 static constexpr int64_t producerRegisters = 40, consumerRegisters = 232;
 
-BoxWalk::BoxWalk(const SpMMShape &shape, const SpMMTile &tile,
-                 const LinePlan &plan, ValueRange scratch,
-                 const ChunkRange &range, Value xMap, Value valuesMap,
+BoxWalk::BoxWalk(const WalkedProduct &product, const ChunkRange &range,
                  BlockBuilder &b)
     // What bsr-verify-kernels knows of warps is how many there are.
-    : ChunkWalk(shape, tile, plan, scratch, range, b,
-                b.rem(b.warp, blockWarps)),
-      xMap(xMap), valuesMap(valuesMap),
+    : ChunkWalk(product, range, b, b.rem(b.warp, blockWarps)),
+      xMap(product.launch.xMap), valuesMap(product.launch.valuesMap),
       ring(b, tile.stages, layout.size, tile.shareOutputs),
       rank(b.rem(b.block[0], tile.shareOutputs)) {}
 

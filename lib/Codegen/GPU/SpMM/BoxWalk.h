@@ -16,13 +16,8 @@ namespace mlir::bsr::gpu {
 /// store a block there, and its own blocks.
 class BoxWalk : public ChunkWalk {
 public:
-  /// `scratch` begins with the arrays of `plan`; the block of threads goes
-  /// through `range`. `xMap` and `valuesMap` are
-  /// tensor maps of the operands, with boxes of 64 tokens of a position and of
-  /// a block.
-  BoxWalk(const SpMMShape &shape, const SpMMTile &tile, const LinePlan &plan,
-          ValueRange scratch, const ChunkRange &range, Value xMap,
-          Value valuesMap, BlockBuilder &b);
+  BoxWalk(const WalkedProduct &product, const ChunkRange &range,
+          BlockBuilder &b);
 
   void run(llvm::function_ref<SmallVector<Value>()> begin, Multiply multiply,
            llvm::function_ref<void(ValueRange)> finish) override;

@@ -8,11 +8,10 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-ChunkWalk::ChunkWalk(const SpMMShape &shape, const SpMMTile &tile,
-                     const LinePlan &plan, ValueRange scratch,
-                     const ChunkRange &range, BlockBuilder &b, Value warp)
-    : layout(tile, shape), range(range), shape(shape), tile(tile), plan(plan),
-      b(b), i32(b.b.getI32Type()) {
+ChunkWalk::ChunkWalk(const WalkedProduct &product, const ChunkRange &range,
+                     BlockBuilder &b, Value warp)
+    : layout(product.tile, product.shape), range(range), shape(product.shape),
+      tile(product.tile), plan(product.plan), b(b), i32(b.b.getI32Type()) {
   const Activations &activations = shape.activations;
   int64_t tilesPerBatch = llvm::divideCeil(activations.tokens, tile.tokens);
   batch = b.constant(0);
@@ -32,9 +31,10 @@ ChunkWalk::ChunkWalk(const SpMMShape &shape, const SpMMTile &tile,
   auto ofGroup = [&](Value array, int64_t each) {
     return b.atFar(b.getPointer(array), range.group, chunks * each, i32);
   };
-  positions = ofGroup(scratch[1], tile.slabs);
-  words = ofGroup(scratch[2], plan.lines);
-  slots = ofGroup(scratch[3], tile.blocks * plan.getParts());
+  ValueRange arrays = product.launch.memory;
+  positions = ofGroup(arrays[1], tile.slabs);
+  words = ofGroup(arrays[2], plan.lines);
+  slots = ofGroup(arrays[3], tile.blocks * plan.getParts());
 }
 
 SmallVector<Value> ChunkWalk::loadWords(Value chunk) {

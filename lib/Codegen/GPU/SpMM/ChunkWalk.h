@@ -5,10 +5,18 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_CHUNKWALK_H
 #define BSR_LIB_CODEGEN_GPU_SPMM_CHUNKWALK_H
 
-#include "LinePlan.h"
-#include "SpMMTile.h"
+#include "PlannedSpMM.h"
 
 namespace mlir::bsr::gpu {
+
+/// A product as walks go through it.
+struct WalkedProduct {
+  SpMMOp op;
+  const SpMMShape &shape;
+  const SpMMTile &tile;
+  const LinePlan &plan;
+  const SpMMLaunch &launch;
+};
 
 /// The walk of a block of threads through the chunks of its group of lines: a
 /// stage of shared memory holds the activations of a chunk's positions and its
@@ -64,12 +72,10 @@ public:
   bool isRagged;
 
 protected:
-  /// `scratch` begins with the arrays of `plan`; the block of threads goes
-  /// through `range`; `warp` is the number of this one among those that
-  /// multiply.
-  ChunkWalk(const SpMMShape &shape, const SpMMTile &tile, const LinePlan &plan,
-            ValueRange scratch, const ChunkRange &range, BlockBuilder &b,
-            Value warp);
+  /// The block of threads goes through `range`; `warp` is the number of this
+  /// one among those that multiply.
+  ChunkWalk(const WalkedProduct &product, const ChunkRange &range,
+            BlockBuilder &b, Value warp);
 
   /// Where the first block of a line in the stage is multiplied.
   Value getBlock(Value stage, Value word, Value blockOffset);

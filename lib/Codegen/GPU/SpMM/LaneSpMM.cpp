@@ -31,10 +31,8 @@ namespace mlir::bsr::gpu {
 /// What a thread does.
 class LaneSpMMEmitter {
 public:
-  /// `y` is the buffer of the result, `[batches, features, tokens]`.
-  LaneSpMMEmitter(LaneSpMM &product, KernelBody &kernel, ValueRange memory,
-                  const StoredRows &y, const ChunkRange &range,
-                  BlockBuilder &b);
+  LaneSpMMEmitter(LaneSpMM &product, const SpMMLaunch &launch,
+                  const ChunkRange &range, BlockBuilder &b);
   void emit();
 
 private:
@@ -60,11 +58,10 @@ private:
   LaneSpMM &product;
   const SpMMTile &tile;
   const SpMMShape &shape;
-  KernelBody &kernel;
-  BlockBuilder &b;
+  const SpMMLaunch &launch;
   const StoredRows &y;
+  BlockBuilder &b;
   PieceWalk walk;
-  ValueRange memory;
   Type type;
   /// Of a lane: outputs of each line, and tokens, of which `side` lie side by
   /// side; the tokens of a group lie so in turns.
@@ -76,13 +73,12 @@ private:
 };
 } // namespace mlir::bsr::gpu
 
-LaneSpMMEmitter::LaneSpMMEmitter(LaneSpMM &product, KernelBody &kernel,
-                                 ValueRange memory, const StoredRows &y,
+LaneSpMMEmitter::LaneSpMMEmitter(LaneSpMM &product, const SpMMLaunch &launch,
                                  const ChunkRange &range, BlockBuilder &b)
     : product(product), tile(product.tile), shape(product.shape),
-      kernel(kernel), b(b), y(y), walk(product.op, product.shape, product.tile,
-                                       product.plan, kernel, memory, range, b),
-      memory(memory), type(product.op.getX().getType().getElementType()),
+      launch(launch), y(launch.y), b(b),
+      walk({product.op, shape, tile, product.plan, launch}, range, b),
+      type(product.op.getX().getType().getElementType()),
       outputs(tile.getLaneOutputs(shape)), tokens(tile.getLaneTokens()),
       side(tile.getLaneSide(shape)) {
   int64_t most = copiedBytes / shape.elementBytes;
@@ -98,7 +94,7 @@ SmallVector<Value> LaneSpMMEmitter::getInitialSums() {
     Value first = b.multiplyAdd(walk.getLine(line), shape.outBlock,
                                 b.mul(group, outputs));
     for (int64_t output = 0; output != outputs; ++output)
-      sums.append(tokens, product.loadStart(b, kernel, walk.range,
+      sums.append(tokens, product.loadStart(b, launch.kernel, walk.range,
                                             b.add(first, output)));
   }
   return sums;
@@ -200,7 +196,7 @@ void LaneSpMMEmitter::emit() {
   int64_t stride = shape.inputsAreRows ? 1 : shape.inBlock;
   Value blockOffset = b.mul(group, outputs * stride * shape.elementBytes);
   auto finish = [&](ValueRange sums) {
-    product.finish(b, walk.range, memory, /*rank=*/b.constant(0), sums,
+    product.finish(b, walk.range, launch.memory, /*rank=*/b.constant(0), sums,
                    [&](ValueRange sums) { store(sums); });
   };
   if (walk.range.numParts)
@@ -221,12 +217,10 @@ LogicalResult LaneSpMM::emit(OpBuilder &b, KernelBody &kernel,
                              ValueRange scratch) {
   int64_t length =
       std::min(tile.getLaneSide(shape), copiedBytes / shape.outputBytes);
-  SmallVector<Value> memory = getMemory(kernel, scratch);
-  StoredRows y = begin(b, kernel, memory, length);
-  launch(b, kernel.loc, memory, blockThreads,
-         StageLayout(tile, shape).sharedBytes,
+  SpMMLaunch launched = begin(b, kernel, scratch, length);
+  launch(b, launched, blockThreads, StageLayout(tile, shape).sharedBytes,
          [&](BlockBuilder &block, const ChunkRange &range) {
-           LaneSpMMEmitter(*this, kernel, memory, y, range, block).emit();
+           LaneSpMMEmitter(*this, launched, range, block).emit();
          });
   return success();
 }

@@ -10,14 +10,14 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-PieceWalk::PieceWalk(SpMMOp op, const SpMMShape &shape, const SpMMTile &tile,
-                     const LinePlan &plan, KernelBody &kernel,
-                     ValueRange scratch, const ChunkRange &range,
+PieceWalk::PieceWalk(const WalkedProduct &product, const ChunkRange &range,
                      BlockBuilder &b)
-    : ChunkWalk(shape, tile, plan, scratch, range, b, b.warp),
-      type(op.getX().getType().getElementType()),
+    : ChunkWalk(product, range, b, b.warp),
+      type(getElementTypeOrSelf(SpMMOp(product.op).getX())),
       elements(copiedBytes / shape.elementBytes),
       piecesPerRow(tile.tokens / elements), piecesPerBlock(shape.getPieces()) {
+  SpMMOp op = product.op;
+  const KernelBody &kernel = product.launch.kernel;
   const Activations &activations = shape.activations;
   // What a thread copies: one piece of a row of activations, of several rows.
   copied = getCopiedPiece(b, b.thread, piecesPerRow, layout.slabPitch);

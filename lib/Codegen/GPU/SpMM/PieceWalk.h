@@ -6,18 +6,14 @@
 #define BSR_LIB_CODEGEN_GPU_SPMM_PIECEWALK_H
 
 #include "ChunkWalk.h"
-#include "bsr/Codegen/Common/KernelTarget.h"
 
 namespace mlir::bsr::gpu {
 
 /// A walk whose threads all copy, up to 16 bytes at a time, and multiply.
 class PieceWalk : public ChunkWalk {
 public:
-  /// `scratch` begins with the arrays of `plan`; the block of threads goes
-  /// through `range`.
-  PieceWalk(SpMMOp op, const SpMMShape &shape, const SpMMTile &tile,
-            const LinePlan &plan, KernelBody &kernel, ValueRange scratch,
-            const ChunkRange &range, BlockBuilder &b);
+  PieceWalk(const WalkedProduct &product, const ChunkRange &range,
+            BlockBuilder &b);
 
   void run(llvm::function_ref<SmallVector<Value>()> begin, Multiply multiply,
            llvm::function_ref<void(ValueRange)> finish) override;

@@ -4,6 +4,8 @@
 // pattern.
 
 #include "PlannedSpMM.h"
+#include "bsr/Codegen/GPU/Core/Reshapes.h"
+#include "bsr/Codegen/GPU/Core/Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <numeric>
@@ -122,24 +124,30 @@ Value PlannedSpMM::loadStart(BlockBuilder &b, const KernelBody &kernel,
   return range.isPart ? b.select(range.isPart, zero, start) : start;
 }
 
-SmallVector<Value> PlannedSpMM::getMemory(const KernelBody &kernel,
-                                          ValueRange scratch) {
-  SmallVector<Value> memory(kernel.plans.at(op));
-  llvm::append_range(memory, scratch);
-  return memory;
+SpMMLaunch PlannedSpMM::begin(OpBuilder &b, KernelBody &kernel,
+                              ValueRange scratch, int64_t length) {
+  const Activations &x = shape.activations;
+  SpMMLaunch launch{
+      kernel, SmallVector<Value>(kernel.plans.at(op)), {}, {}, {}};
+  llvm::append_range(launch.memory, scratch);
+  if (epilogue)
+    epilogue->begin(b, kernel, scratch.drop_front(plan.numParts ? 1 : 0));
+  else
+    launch.y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
+                          {x.batches, shape.numLines * shape.outBlock},
+                          x.tokens, length);
+  return launch;
 }
 
-StoredRows PlannedSpMM::begin(OpBuilder &b, KernelBody &kernel,
-                              ValueRange memory, int64_t length) {
-  const Activations &x = shape.activations;
-  if (!epilogue)
-    return createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
-                      {x.batches, shape.numLines * shape.outBlock}, x.tokens,
-                      length);
-  epilogue->begin(
-      b, kernel,
-      memory.drop_front(plan.getNumArrays() + (plan.numParts ? 1 : 0)));
-  return {};
+void PlannedSpMM::createMaps(OpBuilder &b, SpMMLaunch &launch,
+                             int64_t shareTokens) {
+  const KernelBody &kernel = launch.kernel;
+  launch.xMap = createTensorMap(
+      b, kernel.loc, kernel.inputs.lookup(skipReshapes(op.getX())),
+      shape.activations.tokens, {shape.inBlock, StageLayout::boxTokens});
+  launch.valuesMap = createTensorMap(
+      b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
+      {shape.blockRows / shareTokens, shape.blockCols});
 }
 
 void PlannedSpMM::finish(BlockBuilder &b, const ChunkRange &range,
@@ -156,11 +164,13 @@ void PlannedSpMM::finish(BlockBuilder &b, const ChunkRange &range,
 }
 
 void PlannedSpMM::launch(
-    OpBuilder &b, Location loc, ValueRange memory, int64_t threads,
+    OpBuilder &b, const SpMMLaunch &launch, int64_t threads,
     int64_t sharedBytes,
     llvm::function_ref<void(BlockBuilder &, const ChunkRange &)> body,
     std::array<int64_t, 2> cluster) {
   int64_t groups = plan.getNumGroups();
+  Location loc = launch.kernel.loc;
+  ValueRange memory = launch.memory;
   auto emit = [&](BlockBuilder &block, std::pair<ChunkRange, Value> item) {
     auto [range, isThere] = item;
     if (!isThere)

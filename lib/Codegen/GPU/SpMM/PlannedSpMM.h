@@ -35,6 +35,17 @@ private:
   int64_t getLength() const;
 };
 
+/// What the threads of a launch are handed.
+struct SpMMLaunch {
+  KernelBody &kernel;
+  /// The arrays of the plan, and then the memory of `PlannedSpMM::getScratch`.
+  SmallVector<Value> memory;
+  /// Where sums are stored, if there is no epilogue.
+  StoredRows y;
+  /// Tensor maps of the activations and of the values, if boxes are copied.
+  Value xMap, valuesMap;
+};
+
 /// A `bsr.spmm` by blocks of threads that follow a plan of its pattern: each
 /// has a group of lines, or a part of one that is long, and some tokens.
 class PlannedSpMM : public Product {
@@ -64,18 +75,18 @@ protected:
   /// in f32: the bias, or zero if there is none, or in a part.
   Value loadStart(BlockBuilder &b, const KernelBody &kernel,
                   const ChunkRange &range, Value output);
-  /// The arrays of the plan, and then `scratch`: what `launch`, `begin` and
-  /// `finish` take.
-  SmallVector<Value> getMemory(const KernelBody &kernel, ValueRange scratch);
-  /// Begins the epilogue, or, if there is none, returns the rows where sums are
+  /// Begins the epilogue, or, if there is none, makes the rows where sums are
   /// stored, in vectors of `length`, or of 8 bytes if that is 0.
-  StoredRows begin(OpBuilder &b, KernelBody &kernel, ValueRange memory,
+  SpMMLaunch begin(OpBuilder &b, KernelBody &kernel, ValueRange scratch,
                    int64_t length = 0);
+  /// Makes tensor maps: of boxes of 64 tokens of a position, and of a block, of
+  /// whose rows `shareTokens` blocks of threads copy a part each.
+  void createMaps(OpBuilder &b, SpMMLaunch &launch, int64_t shareTokens);
   /// Emits the launch of groups and parts, and the one that adds parts, whose
   /// blocks share no memory: for each of them and for each tile along tokens a
   /// block of `threads`, or of those that have sums, or a part of a cluster of
   /// blocks. What `body` emits is for one block.
-  void launch(OpBuilder &b, Location loc, ValueRange memory, int64_t threads,
+  void launch(OpBuilder &b, const SpMMLaunch &launch, int64_t threads,
               int64_t sharedBytes,
               llvm::function_ref<void(BlockBuilder &, const ChunkRange &)> body,
               std::array<int64_t, 2> cluster = {1, 1});

@@ -15,8 +15,6 @@
 #include "BoxWalk.h"
 #include "PieceWalk.h"
 #include "bsr/Codegen/GPU/Core/Multiplier.h"
-#include "bsr/Codegen/GPU/Core/Reshapes.h"
-#include "bsr/Codegen/GPU/Core/Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -41,9 +39,8 @@ namespace mlir::bsr::gpu {
 /// What a thread does.
 class WarpSpMMEmitter {
 public:
-  /// `memory` is that of the product; without an epilogue, `y` is its result.
-  WarpSpMMEmitter(WarpSpMM &product, KernelBody &kernel, ValueRange memory,
-                  const StoredRows &y, ChunkWalk &walk, BlockBuilder &b);
+  WarpSpMMEmitter(WarpSpMM &product, const SpMMLaunch &launch, ChunkWalk &walk,
+                  BlockBuilder &b);
   void emit();
 
 private:
@@ -77,12 +74,10 @@ private:
   WarpSpMM &product;
   const SpMMShape &shape;
   const SpMMTile &tile;
-  KernelBody &kernel;
+  const SpMMLaunch &launch;
   BlockBuilder &b;
-  const StoredRows &y;
   ChunkWalk &walk;
   const StageLayout &layout;
-  ValueRange memory;
   /// What multiplies the blocks of a line.
   WarpMultiplier ofLine;
   const Fragments &fragments;
@@ -95,12 +90,10 @@ private:
 };
 } // namespace mlir::bsr::gpu
 
-WarpSpMMEmitter::WarpSpMMEmitter(WarpSpMM &product, KernelBody &kernel,
-                                 ValueRange memory, const StoredRows &y,
+WarpSpMMEmitter::WarpSpMMEmitter(WarpSpMM &product, const SpMMLaunch &launch,
                                  ChunkWalk &walk, BlockBuilder &b)
     : product(product), shape(product.shape), tile(product.tile),
-      kernel(kernel), b(b), y(y), walk(walk), layout(walk.layout),
-      memory(memory),
+      launch(launch), b(b), walk(walk), layout(walk.layout),
       ofLine(b, product.op.getX().getType().getElementType(),
              shape.outBlock / fragmentRows, tile.warpTokens / fragmentCols),
       fragments(ofLine.fragments) {
@@ -143,8 +136,8 @@ SmallVector<Value> WarpSpMMEmitter::getInitialSums() {
   SmallVector<Value> starts;
   for (int64_t line = 0; line != tile.warpLines; ++line)
     for (int64_t row = 0; row != ofLine.getNumRows(); ++row)
-      starts.push_back(
-          product.loadStart(b, kernel, walk.range, getOutput(line, row)));
+      starts.push_back(product.loadStart(b, launch.kernel, walk.range,
+                                         getOutput(line, row)));
   return getSums().fillRows(starts);
 }
 
@@ -223,7 +216,7 @@ void WarpSpMMEmitter::store(ValueRange sums) {
     walk.whenInside(walk.getLine(line), [&] {
       int64_t rows = ofLine.getNumRows();
       for (int64_t row = 0; row != rows; ++row)
-        storeRow(b, getSums().getRow(sums, line * rows + row), y,
+        storeRow(b, getSums().getRow(sums, line * rows + row), launch.y,
                  {walk.batch, getOutput(line, row)}, walk.firstToken,
                  walk.isRagged);
     });
@@ -255,12 +248,13 @@ void WarpSpMMEmitter::emitEpilogue(ValueRange sums) {
 void WarpSpMMEmitter::emit() {
   auto finish = [&](ValueRange sums) {
     Value rank = b.rem(b.block[0], tile.getShares());
-    product.finish(b, walk.range, memory, rank, sums, [&](ValueRange sums) {
-      if (product.epilogue)
-        emitEpilogue(sums);
-      else
-        store(sums);
-    });
+    product.finish(b, walk.range, launch.memory, rank, sums,
+                   [&](ValueRange sums) {
+                     if (product.epilogue)
+                       emitEpilogue(sums);
+                     else
+                       store(sums);
+                   });
   };
   if (walk.range.numParts)
     return finish(getInitialSums());
@@ -294,31 +288,19 @@ void WarpSpMMEmitter::emit() {
 
 LogicalResult WarpSpMM::emit(OpBuilder &b, KernelBody &kernel,
                              ValueRange scratch) {
-  SmallVector<Value> memory = getMemory(kernel, scratch);
-  StoredRows y = begin(b, kernel, memory);
-  Value xMap, valuesMap;
-  if (tile.shareOutputs != 0) {
-    xMap = createTensorMap(
-        b, kernel.loc, kernel.inputs.lookup(skipReshapes(op.getX())),
-        shape.activations.tokens, {shape.inBlock, StageLayout::boxTokens});
-    valuesMap =
-        createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getValues()),
-                        shape.blockCols, {shape.blockRows, shape.blockCols});
-  }
+  SpMMLaunch launched = begin(b, kernel, scratch);
+  if (tile.shareOutputs != 0)
+    createMaps(b, launched, /*shareTokens=*/1);
   auto emitThread = [&](ChunkWalk &&walk, BlockBuilder &block) {
-    WarpSpMMEmitter(*this, kernel, memory, y, walk, block).emit();
+    WarpSpMMEmitter(*this, launched, walk, block).emit();
   };
-  launch(b, kernel.loc, memory, tile.getThreads(),
-         StageLayout(tile, shape).sharedBytes,
+  WalkedProduct walked{op, shape, tile, plan, launched};
+  launch(b, launched, tile.getThreads(), StageLayout(tile, shape).sharedBytes,
          [&](BlockBuilder &block, const ChunkRange &range) {
            if (tile.shareOutputs != 0)
-             emitThread(BoxWalk(shape, tile, plan, memory, range, xMap,
-                                valuesMap, block),
-                        block);
+             emitThread(BoxWalk(walked, range, block), block);
            else
-             emitThread(
-                 PieceWalk(op, shape, tile, plan, kernel, memory, range, block),
-                 block);
+             emitThread(PieceWalk(walked, range, block), block);
          },
          {tile.getShares(), 1});
   return epilogue ? epilogue->end(b) : success();

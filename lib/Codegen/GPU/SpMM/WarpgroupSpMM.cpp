@@ -12,14 +12,14 @@
 
 #include "WarpgroupSpMM.h"
 #include "bsr/Codegen/GPU/Core/Multiplier.h"
-#include "bsr/Codegen/GPU/Core/Reshapes.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 /// Rows of activations in shared memory, 64 tokens.
-static constexpr int64_t rowBytes = 128, rowTokens = rowBytes / elementBytes;
+static constexpr int64_t rowBytes = StageLayout::boxBytes,
+                         rowTokens = StageLayout::boxTokens;
 
 std::optional<WarpgroupSpMM> WarpgroupSpMM::match(const BlockProduct &operands,
                                                   GPUAttr target) {
@@ -59,13 +59,8 @@ namespace mlir::bsr::gpu {
 /// What a thread does.
 class WarpgroupSpMMEmitter {
 public:
-  /// `memory` is that of the product; without an epilogue, `y` is its result,
-  /// `[batches, features, tokens]`. `xMap` and `valuesMap` are tensor maps of
-  /// the operands.
-  WarpgroupSpMMEmitter(WarpgroupSpMM &product, KernelBody &kernel,
-                       ValueRange memory, const StoredRows &y, Value xMap,
-                       Value valuesMap, const ChunkRange &range,
-                       BlockBuilder &b);
+  WarpgroupSpMMEmitter(WarpgroupSpMM &product, const SpMMLaunch &launch,
+                       const ChunkRange &range, BlockBuilder &b);
   void emit();
 
 private:
@@ -108,11 +103,8 @@ private:
   WarpgroupSpMM &product;
   const SpMMShape &shape;
   const WarpgroupTile &tile;
-  KernelBody &kernel;
-  const StoredRows &y;
-  Value xMap, valuesMap;
+  const SpMMLaunch &launch;
   const ChunkRange &range;
-  ValueRange memory;
   BlockBuilder &b;
   Type type, i32;
   int64_t unitLines;
@@ -128,14 +120,14 @@ private:
 };
 } // namespace mlir::bsr::gpu
 
-WarpgroupSpMMEmitter::WarpgroupSpMMEmitter(
-    WarpgroupSpMM &product, KernelBody &kernel, ValueRange memory,
-    const StoredRows &y, Value xMap, Value valuesMap, const ChunkRange &range,
-    BlockBuilder &b)
+WarpgroupSpMMEmitter::WarpgroupSpMMEmitter(WarpgroupSpMM &product,
+                                           const SpMMLaunch &launch,
+                                           const ChunkRange &range,
+                                           BlockBuilder &b)
     : product(product), shape(product.shape), tile(product.tile),
-      kernel(kernel), y(y), xMap(xMap), valuesMap(valuesMap), range(range),
-      memory(memory), b(b), type(product.op.getX().getType().getElementType()),
-      i32(b.b.getI32Type()), unitLines(WarpgroupTile::getUnitLines(shape)),
+      launch(launch), range(range), b(b),
+      type(product.op.getX().getType().getElementType()), i32(b.b.getI32Type()),
+      unitLines(WarpgroupTile::getUnitLines(shape)),
       ring(b, tile.stages, tile.getStageBytes(shape), tile.getClusterBlocks()) {
   rankOutputs = b.rem(b.block[0], tile.shareOutputs);
   rankTokens = b.rem(b.block[1], tile.shareTokens);
@@ -151,8 +143,8 @@ WarpgroupSpMMEmitter::WarpgroupSpMMEmitter(
   auto ofGroup = [&](Value array, int64_t each) {
     return b.atFar(b.getPointer(array), range.group, chunks * each, i32);
   };
-  positions = ofGroup(memory[1], 1);
-  slots = ofGroup(memory[2], product.plan.lines);
+  positions = ofGroup(launch.memory[1], 1);
+  slots = ofGroup(launch.memory[2], product.plan.lines);
 }
 
 SmallVector<Value> WarpgroupSpMMEmitter::loadSlots(Value chunk, Value first,
@@ -195,8 +187,9 @@ void WarpgroupSpMMEmitter::copySlab(Value to, Value position, Value sharers,
     blocks = b.shiftLeft(sharers, b.mul(rankTokens, tile.shareOutputs));
   for (int64_t box = 0; box != boxes; ++box) {
     Value number = b.multiplyAdd(rankOutputs, boxes, b.constant(box));
-    copyBox(b, b.at(b.multiplyAdd(number, shape.inBlock * rowBytes, to)), xMap,
-            row, b.multiplyAdd(number, rowTokens, tokenTile), barrier, blocks);
+    copyBox(b, b.at(b.multiplyAdd(number, shape.inBlock * rowBytes, to)),
+            launch.xMap, row, b.multiplyAdd(number, rowTokens, tokenTile),
+            barrier, blocks);
   }
 }
 
@@ -214,7 +207,7 @@ void WarpgroupSpMMEmitter::copyUnit(Value to, ValueRange slots, Value barrier) {
   to = b.multiplyAdd(rankTokens, partBytes, to);
   for (auto [line, slot] : llvm::enumerate(slots)) {
     int64_t offset = int64_t(line) * tile.shareTokens * partBytes;
-    copyBox(b, b.at(b.add(to, offset)), valuesMap,
+    copyBox(b, b.at(b.add(to, offset)), launch.valuesMap,
             b.multiplyAdd(slot, shape.blockRows, part), b.constant(0), barrier,
             blocks);
   }
@@ -286,8 +279,8 @@ SmallVector<Value> WarpgroupSpMMEmitter::getInitialSums() {
   for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
     std::array<Value, 2> starts;
     for (int64_t half = 0; half != 2; ++half)
-      starts[half] =
-          product.loadStart(b, kernel, range, b.add(getOutput(unit), 8 * half));
+      starts[half] = product.loadStart(b, launch.kernel, range,
+                                       b.add(getOutput(unit), 8 * half));
     sums.push_back(createSums(b, tile.groupTokens, starts));
   }
   return sums;
@@ -343,7 +336,7 @@ void WarpgroupSpMMEmitter::finish(ValueRange units) {
   SmallVector<Value> sums;
   for (Value unit : units)
     llvm::append_range(sums, unpackSums(b, unit));
-  product.finish(b, range, memory, rankOutputs, sums,
+  product.finish(b, range, launch.memory, rankOutputs, sums,
                  [&](ValueRange sums) { finishWhole(sums); });
 }
 
@@ -376,8 +369,8 @@ void WarpgroupSpMMEmitter::store(int64_t unit, Value column, ValueRange sums) {
   for (int64_t half = 0; half != 2; ++half) {
     Value output = b.add(getOutput(unit), half * 8);
     b.when(b.less(output, b.constant(outputs)), [&] {
-      storeRow(b, getSums().getRow(sums, half), y, {batch, output}, column,
-               isRagged);
+      storeRow(b, getSums().getRow(sums, half), launch.y, {batch, output},
+               column, isRagged);
     });
   }
 }
@@ -409,21 +402,11 @@ void WarpgroupSpMMEmitter::emit() {
 
 LogicalResult WarpgroupSpMM::emit(OpBuilder &b, KernelBody &kernel,
                                   ValueRange scratch) {
-  const Activations &x = shape.activations;
-  SmallVector<Value> memory = getMemory(kernel, scratch);
-  StoredRows y = begin(b, kernel, memory);
-  Value xMap = createTensorMap(b, kernel.loc,
-                               kernel.inputs.lookup(skipReshapes(op.getX())),
-                               x.tokens, {shape.inBlock, rowTokens});
-  Value valuesMap = createTensorMap(
-      b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
-      {shape.blockRows / tile.shareTokens, shape.blockCols});
-  launch(b, kernel.loc, memory, WarpgroupTile::threads,
-         tile.getSharedBytes(shape),
+  SpMMLaunch launched = begin(b, kernel, scratch);
+  createMaps(b, launched, tile.shareTokens);
+  launch(b, launched, WarpgroupTile::threads, tile.getSharedBytes(shape),
          [&](BlockBuilder &block, const ChunkRange &range) {
-           WarpgroupSpMMEmitter(*this, kernel, memory, y, xMap, valuesMap,
-                                range, block)
-               .emit();
+           WarpgroupSpMMEmitter(*this, launched, range, block).emit();
          },
          {tile.shareOutputs, tile.shareTokens});
   return epilogue ? epilogue->end(b) : success();
