@@ -16,11 +16,26 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
+void CopiedPiece::forPasses(BlockBuilder &b, int64_t rows,
+                            llvm::function_ref<void(int64_t)> copy) const {
+  auto copyAll = [&] {
+    for (int64_t first = 0; first < rows; first += passRows)
+      copy(first);
+  };
+  // Of fewer rows than a pass has, some threads copy nothing.
+  if (passRows <= rows)
+    copyAll();
+  else
+    b.when(b.less(row, b.constant(rows)), copyAll);
+}
+
 CopiedPiece bsr::gpu::getCopiedPiece(BlockBuilder &b, Value thread,
-                                     int64_t perRow, int64_t pitch) {
+                                     int64_t threads, int64_t perRow,
+                                     int64_t pitch) {
   Value row = b.div(thread, perRow), piece = b.rem(thread, perRow);
+  int64_t passRows = threads / perRow;
   if (perRow >= 8)
-    return {row, piece};
+    return {row, piece, passRows};
   // Of 8 rows, those that 8 threads copy are `apart`.
   int64_t together = 8 / perRow;
   int64_t apart = std::max<int64_t>(
@@ -28,7 +43,7 @@ CopiedPiece bsr::gpu::getCopiedPiece(BlockBuilder &b, Value thread,
   Value turn = b.rem(b.div(row, together), perRow);
   Value place = b.multiplyAdd(b.rem(row, together), apart, b.rem(turn, apart));
   place = b.multiplyAdd(b.div(turn, apart), apart * together, place);
-  return {b.multiplyAdd(b.div(row, 8), 8, place), piece};
+  return {b.multiplyAdd(b.div(row, 8), 8, place), piece, passRows};
 }
 
 bool bsr::gpu::isLoaded(Value tensor) {

@@ -26,12 +26,12 @@ std::optional<LaneSDDMM> LaneSDDMM::match(const BlockProduct &operands,
   tile = SDDMMTile::get(operands);
   // At most 8 rows and 8 columns a lane, 16 of blocks of 64x64.
   constexpr int64_t wantedCols = 32, mostBlocks = 16;
-  int64_t blockCols = tile.pattern.getBlockCols();
+  int64_t blockCols = tile.shape.getBlockCols();
   tile.warpBlocks = std::clamp<int64_t>(wantedCols / blockCols, 1, mostBlocks);
   tile.united = std::max<int64_t>(1, product.getColLanes() / blockCols);
   // Rows that lanes read at once, and what they read of them, are neighbours.
   tile.padding = llvm::alignTo(product.getTokenLanes() * product.getSide() *
-                                   tile.elementBytes,
+                                   tile.shape.elementBytes,
                                copiedBytes) %
                  128;
   // Each lane has as many tokens.
@@ -58,7 +58,7 @@ private:
   /// together.
   int64_t getSum(int64_t col, int64_t row) const { return col * rows + row; }
   int64_t getUnitCols() const {
-    return tile.united * tile.pattern.getBlockCols() / colLanes;
+    return tile.united * tile.shape.getBlockCols() / colLanes;
   }
   bool isOneUnit() const { return getUnitCols() == cols; }
   SmallVector<Value> multiply(Value stage, ValueRange sums);
@@ -133,9 +133,10 @@ SmallVector<Value> LaneSDDMMEmitter::multiplyTokens(Value rowsAt, Value colsAt,
 
 SmallVector<Value> LaneSDDMMEmitter::multiply(Value stage, ValueRange sums) {
   int64_t pitch = tile.getPitch();
-  Value tokens = b.multiplyAdd(firstTokens, side * tile.elementBytes, stage);
+  Value tokens =
+      b.multiplyAdd(firstTokens, side * tile.shape.elementBytes, stage);
   Value rowsAt = b.at(b.multiplyAdd(firstRow, pitch, tokens));
-  int64_t warpCols = tile.warpBlocks * tile.pattern.getBlockCols();
+  int64_t warpCols = tile.warpBlocks * tile.shape.getBlockCols();
   Value col = b.multiplyAdd(b.warp, warpCols, firstCol);
   Value colsAt =
       b.at(b.add(b.multiplyAdd(col, pitch, tokens), tile.getRowBytes()));
@@ -149,7 +150,7 @@ SmallVector<Value> LaneSDDMMEmitter::multiplyTurns(Value rowsAt, Value colsAt,
                                                    ValueRange sums) {
   // Each lane has the same number of tokens of a turn.
   int64_t turns = tile.tokens / side / tokenLanes;
-  int64_t bytes = tokenLanes * side * tile.elementBytes;
+  int64_t bytes = tokenLanes * side * tile.shape.elementBytes;
   int64_t step =
       std::clamp<int64_t>(mostProducts / (side * getSum(cols, 0)), 1, turns);
   auto multiply = [&](Value rowsAt, Value colsAt, ValueRange sums) {
@@ -179,7 +180,7 @@ SmallVector<Value> LaneSDDMMEmitter::addTokenLanes(ValueRange sums) {
 
 void LaneSDDMMEmitter::store(ValueRange sums) {
   Type element = cast<MemRefType>(values.getType()).getElementType();
-  int64_t blockCols = tile.pattern.getBlockCols();
+  int64_t blockCols = tile.shape.getBlockCols();
   SmallVector<Value> all = addTokenLanes(sums);
   b.when(b.equal(firstTokens, b.constant(0)), [&] {
     for (int64_t col = 0; col != cols; ++col) {

@@ -28,21 +28,19 @@ private:
 
   /// How many lanes of a warp rows, columns and tokens are spread over.
   int64_t getColLanes() const {
-    return tile.pattern.getBlockCols() == 64 && getRowLanes() != 8 ? 8 : 4;
+    return tile.shape.getBlockCols() == 64 && getRowLanes() != 8 ? 8 : 4;
   }
   int64_t getRowLanes() const {
-    return std::max<int64_t>(1, tile.pattern.getBlockRows() / 8);
+    return std::max<int64_t>(1, tile.shape.getBlockRows() / 8);
   }
   int64_t getTokenLanes() const {
     return BlockBuilder::warpThreads / getColLanes() / getRowLanes();
   }
   /// Of a lane: rows, columns, and tokens that it loads at once, fewer where it
   /// has more sums.
-  int64_t getRows() const {
-    return tile.pattern.getBlockRows() / getRowLanes();
-  }
+  int64_t getRows() const { return tile.shape.getBlockRows() / getRowLanes(); }
   int64_t getCols() const {
-    return tile.warpBlocks * tile.pattern.getBlockCols() / getColLanes();
+    return tile.warpBlocks * tile.shape.getBlockCols() / getColLanes();
   }
   int64_t getSide() const { return getRows() * getCols() > 64 ? 2 : 4; }
 

@@ -14,10 +14,7 @@ using namespace mlir::bsr::gpu;
 
 SDDMMTile SDDMMTile::get(const BlockProduct &operands) {
   SDDMMTile tile;
-  tile.pattern = operands.pattern;
-  tile.rows = operands.activations[0];
-  tile.cols = operands.activations[1];
-  tile.elementBytes = operands.getElementBytes();
+  tile.shape = SampledShape::get(operands);
   return tile;
 }
 
@@ -34,65 +31,56 @@ bool SDDMMTile::setStages(const Chip &chip, ArrayRef<int64_t> choices) {
 
 void SDDMMTile::launch(OpBuilder &b, Location loc,
                        llvm::function_ref<void(BlockBuilder &)> body) const {
-  int64_t parts = llvm::divideCeil(pattern.getGridCols(), getBlocks());
-  BlockBuilder::launch(b, loc, {pattern.getGridRows(), parts}, blockThreads,
-                       stages * getStageBytes(), body);
+  int64_t parts = llvm::divideCeil(shape.pattern.getGridCols(), getBlocks());
+  BlockBuilder::launch(b, loc, {shape.pattern.getGridRows(), parts},
+                       blockThreads, stages * getStageBytes(), body);
 }
 
 void SDDMMWalk::copyRows(Value step, Value stage) {
-  int64_t blockRows = tile.pattern.getBlockRows();
   int64_t perRow = tile.tokens / tile.getElements();
-  int64_t rowsPerPass = blockThreads / perRow;
-  auto [row, piece] = getCopiedPiece(b, b.thread, perRow, pitch);
-  auto copy = [&, row = row, piece = piece] {
-    CopiedTokens tokens = getCopiedTokens(b, tile.rows, tile.tokens, step,
-                                          b.mul(piece, tile.getElements()));
-    Value from =
-        b.atFar(a, tokens.batch, tile.rows.features * tile.rows.tokens, type);
-    from = b.at(from, b.multiplyAdd(row, tile.rows.tokens, tokens.first), type);
-    Value to = b.at(
-        b.add(stage, b.multiplyAdd(row, pitch, b.mul(piece, copiedBytes))));
-    for (int64_t first = 0; first < blockRows; first += rowsPerPass)
-      b.copyAsync(b.at(to, first * pitch, b.b.getI8Type()),
-                  b.at(from, first * tile.rows.tokens, type), tokens.bytes);
-  };
-  if (rowsPerPass <= blockRows)
-    copy();
-  else
-    b.when(b.less(row, b.constant(blockRows)), copy);
+  CopiedPiece copied = getCopiedPiece(b, b.thread, blockThreads, perRow, pitch);
+  copied.forPasses(b, tile.shape.getBlockRows(), [&](int64_t first) {
+    const Activations &rows = tile.shape.rows;
+    CopiedTokens tokens = getCopiedTokens(
+        b, rows, tile.tokens, step, b.mul(copied.piece, tile.getElements()));
+    Value from = b.atFar(a, tokens.batch, rows.features * rows.tokens, type);
+    from =
+        b.at(from, b.multiplyAdd(copied.row, rows.tokens, tokens.first), type);
+    Value to =
+        b.at(b.add(stage, b.multiplyAdd(copied.row, pitch,
+                                        b.mul(copied.piece, copiedBytes))));
+    b.copyAsync(b.at(to, first * pitch, b.b.getI8Type()),
+                b.at(from, first * rows.tokens, type), tokens.bytes);
+  });
 }
 
 void SDDMMWalk::copyColumns(Value step, Value stage) {
-  int64_t blockCols = tile.pattern.getBlockCols();
+  int64_t blockCols = tile.shape.getBlockCols();
   int64_t perRow = tile.tokens / tile.getElements();
-  int64_t rowsPerPass = BlockBuilder::warpThreads / perRow;
-  auto [row, piece] = getCopiedPiece(b, b.lane, perRow, pitch);
-  CopiedTokens tokens = getCopiedTokens(b, tile.rows, tile.tokens, step,
-                                        b.mul(piece, tile.getElements()));
+  CopiedPiece copied =
+      getCopiedPiece(b, b.lane, BlockBuilder::warpThreads, perRow, pitch);
+  const Activations &cols = tile.shape.cols;
+  CopiedTokens tokens =
+      getCopiedTokens(b, tile.shape.rows, tile.tokens, step,
+                      b.mul(copied.piece, tile.getElements()));
   Value to = b.multiplyAdd(b.warp, tile.warpBlocks * blockCols * pitch,
-                           b.mul(piece, copiedBytes));
-  to = b.at(
-      b.add(b.add(b.multiplyAdd(row, pitch, stage), to), tile.getRowBytes()));
-  auto copyBlock = [&, row = row](int64_t block) {
+                           b.mul(copied.piece, copiedBytes));
+  to = b.at(b.add(b.add(b.multiplyAdd(copied.row, pitch, stage), to),
+                  tile.getRowBytes()));
+  auto copyPiece = [&](int64_t block, int64_t first) {
     Value from = b.atFar(columns[block], tokens.batch,
-                         tile.cols.features * tile.cols.tokens, type);
-    from = b.at(from, b.multiplyAdd(row, tile.cols.tokens, tokens.first), type);
-    for (int64_t first = 0; first < blockCols; first += rowsPerPass)
-      b.copyAsync(
-          b.at(to, (block * blockCols + first) * pitch, b.b.getI8Type()),
-          b.at(from, first * tile.cols.tokens, type), tokens.bytes);
+                         cols.features * cols.tokens, type);
+    from =
+        b.at(from, b.multiplyAdd(copied.row, cols.tokens, tokens.first), type);
+    b.copyAsync(b.at(to, (block * blockCols + first) * pitch, b.b.getI8Type()),
+                b.at(from, first * cols.tokens, type), tokens.bytes);
   };
-  for (int64_t first = 0; first != tile.warpBlocks; first += tile.united)
-    b.when(isStored[first], [&, row = row] {
-      auto copyAll = [&] {
-        for (int64_t block = first; block != first + tile.united; ++block)
-          copyBlock(block);
-      };
-      // Of small blocks, some lanes copy nothing.
-      if (blockCols >= rowsPerPass)
-        copyAll();
-      else
-        b.when(b.less(row, b.constant(blockCols)), copyAll);
+  for (int64_t united = 0; united != tile.warpBlocks; united += tile.united)
+    b.when(isStored[united], [&] {
+      copied.forPasses(b, blockCols, [&](int64_t first) {
+        for (int64_t block = united; block != united + tile.united; ++block)
+          copyPiece(block, first);
+      });
     });
 }
 
@@ -100,7 +88,7 @@ void SDDMMWalk::findBlocks() {
   const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
   first = b.add(firstOfBlock, b.mul(b.warp, tile.warpBlocks));
   a = b.atFar(b.getPointer(kernel.inputs.lookup(skipReshapes(op.getA()))), line,
-              tile.pattern.getBlockRows() * tile.rows.tokens, type);
+              tile.shape.getBlockRows() * tile.shape.rows.tokens, type);
   Value all = b.getPointer(kernel.inputs.lookup(skipReshapes(op.getB())));
   for (int64_t block = 0; block != tile.warpBlocks; ++block) {
     Value position = b.add(first, block);
@@ -109,7 +97,7 @@ void SDDMMWalk::findBlocks() {
     Value column =
         b.load(view.idx, b.select(isStored.back(), position, firstOfBlock));
     columns.push_back(b.atFar(
-        all, column, tile.pattern.getBlockCols() * tile.cols.tokens, type));
+        all, column, tile.shape.getBlockCols() * tile.shape.cols.tokens, type));
   }
 }
 

@@ -6,8 +6,8 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_SDDMMWALK_H
 #define BSR_LIB_CODEGEN_GPU_SDDMM_SDDMMWALK_H
 
+#include "SampledShape.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
-#include "bsr/Codegen/GPU/Core/BlockProduct.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
 
 namespace mlir::bsr::gpu {
@@ -15,9 +15,7 @@ namespace mlir::bsr::gpu {
 /// What a block of threads computes of a `bsr.sddmm`: neighbouring blocks of
 /// one block row, `warpBlocks` a warp.
 struct SDDMMTile {
-  PatternType pattern;
-  Activations rows, cols;
-  int64_t elementBytes;
+  SampledShape shape;
   int64_t warpBlocks;
   /// Blocks of a warp, side by side, of which all are brought if one is.
   int64_t united = 1;
@@ -34,13 +32,13 @@ struct SDDMMTile {
 
   int64_t getBlocks() const { return blockWarps * warpBlocks; }
   /// Elements of 16 bytes.
-  int64_t getElements() const { return copiedBytes / elementBytes; }
+  int64_t getElements() const { return copiedBytes / shape.elementBytes; }
   /// Of a row in shared memory.
-  int64_t getPitch() const { return tokens * elementBytes + padding; }
+  int64_t getPitch() const { return tokens * shape.elementBytes + padding; }
   /// The rows of the block row, and behind them the columns of its blocks.
-  int64_t getRowBytes() const { return pattern.getBlockRows() * getPitch(); }
+  int64_t getRowBytes() const { return shape.getBlockRows() * getPitch(); }
   int64_t getStageBytes() const {
-    return getRowBytes() + getBlocks() * pattern.getBlockCols() * getPitch();
+    return getRowBytes() + getBlocks() * shape.getBlockCols() * getPitch();
   }
 
   /// Emits the launch: `body` emits what a thread does.
@@ -59,8 +57,8 @@ public:
             BlockBuilder &b)
       : op(op), tile(tile), kernel(kernel), b(b), line(b.block[0]),
         type(op.getA().getType().getElementType()), pitch(tile.getPitch()),
-        steps(tile.rows.batches *
-              llvm::divideCeil(tile.rows.tokens, tile.tokens)) {}
+        steps(tile.shape.rows.batches *
+              llvm::divideCeil(tile.shape.rows.tokens, tile.tokens)) {}
 
   /// Calls `body`, where the block of threads has a block, and then `store`
   /// with what came of `numSums` sums from 0 on: `multiply` adds to them what

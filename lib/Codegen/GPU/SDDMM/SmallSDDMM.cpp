@@ -79,8 +79,8 @@ SmallSDDMMEmitter::SmallSDDMMEmitter(SmallSDDMM &product, KernelBody &kernel,
     : tile(product.tile), b(b), walk(product.op, product.tile, kernel, b),
       values(kernel.outputs.lookup(product.op.getValues())),
       type(product.op.getA().getType().getElementType()),
-      blockRows(tile.pattern.getBlockRows()),
-      blockCols(tile.pattern.getBlockCols()),
+      blockRows(tile.shape.getBlockRows()),
+      blockCols(tile.shape.getBlockCols()),
       stripRows(std::min(blockRows, fragmentCols)),
       strips(blockRows / stripRows), pitch(tile.getPitch()) {}
 

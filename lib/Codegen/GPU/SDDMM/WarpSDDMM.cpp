@@ -36,9 +36,7 @@ std::optional<WarpSDDMM> WarpSDDMM::match(const BlockProduct &operands,
     return std::nullopt;
   WarpSDDMM product;
   product.op = cast<SDDMMOp>(operands.op);
-  product.shape = {operands.pattern, operands.activations[0],
-                   operands.activations[1], operands.getElementBytes(),
-                   operands.getResultBytes()};
+  product.shape = SampledShape::get(operands);
   auto tile = WindowTile::choose(product.shape, *findChip(chip.getChip()),
                                  chip.getTileOutputs(), chip.getShareOutputs());
   if (!tile)
@@ -110,7 +108,6 @@ private:
   Value getSwizzle(Value row) {
     return b.rem(b.div(row, 8 / getPieces()), getPieces());
   }
-  int64_t getRowsPerPass() const { return blockThreads / getPieces(); }
   /// Products along the tokens of a step.
   int64_t getDepth() const { return tile.getPitch() / fragmentBytes; }
   /// Four matrices, rounded to what is multiplied.
@@ -126,9 +123,10 @@ private:
   WarpMultiplier multiplier;
   int64_t warpBlocks, steps;
   Value rows, cols, parts;
-  /// Of what the thread copies: the row of a pass, the first token in a step,
-  /// and where that lies in a stage.
-  Value copiedRow, copiedToken, copiedTo;
+  /// Of what the thread copies: the piece, its first token in a step, and where
+  /// that lies in a stage.
+  CopiedPiece copied;
+  Value copiedToken, copiedTo;
   /// Of the warp, in the window: its first block, and each one's line and
   /// position, and whether it is there.
   Value firstBlock;
@@ -147,12 +145,12 @@ WarpSDDMMEmitter::WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel,
       rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
       cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
       parts(scratch.back()) {
-  copiedRow = b.div(b.thread, getPieces());
-  Value piece = b.rem(b.thread, getPieces());
-  copiedToken = b.mul(piece, copiedBytes / shape.elementBytes);
-  Value place = b.bitXor(piece, getSwizzle(copiedRow));
+  copied = {b.div(b.thread, getPieces()), b.rem(b.thread, getPieces()),
+            blockThreads / getPieces()};
+  copiedToken = b.mul(copied.piece, copiedBytes / shape.elementBytes);
+  Value place = b.bitXor(copied.piece, getSwizzle(copied.row));
   copiedTo =
-      b.multiplyAdd(copiedRow, tile.getPitch(), b.mul(place, copiedBytes));
+      b.multiplyAdd(copied.row, tile.getPitch(), b.mul(place, copiedBytes));
 }
 
 void WarpSDDMMEmitter::copyRows(Value stage, const CopiedTokens &tokens,
@@ -162,24 +160,18 @@ void WarpSDDMMEmitter::copyRows(Value stage, const CopiedTokens &tokens,
   int64_t numRows = windows.numLines * shape.getBlockRows();
   Value firstRow = b.multiplyAdd(tokens.batch, numRows, b.mul(group, count));
   Value to = b.at(b.add(stage, copiedTo));
-  auto copyAll = [&] {
-    for (int64_t pass = 0; pass < count; pass += getRowsPerPass()) {
-      Value row = b.add(copiedRow, pass);
-      // Of rows beyond the last, which no block has, any will do.
-      if (windows.numLines % tile.lines) {
-        Value last = b.constant(numRows - 1);
-        row = b.sub(b.min(b.add(b.mul(group, count), row), last),
-                    b.mul(group, count));
-      }
-      Value from = b.multiplyAdd(b.add(firstRow, row), x.tokens, tokens.first);
-      b.copyAsync(b.at(to, pass * tile.getPitch(), i8), b.at(rows, from, type),
-                  tokens.bytes);
+  copied.forPasses(b, count, [&](int64_t pass) {
+    Value row = b.add(copied.row, pass);
+    // Of rows beyond the last, which no block has, any will do.
+    if (windows.numLines % tile.lines) {
+      Value last = b.constant(numRows - 1);
+      row = b.sub(b.min(b.add(b.mul(group, count), row), last),
+                  b.mul(group, count));
     }
-  };
-  if (count >= getRowsPerPass())
-    copyAll();
-  else
-    b.when(b.less(copiedRow, b.constant(count)), copyAll);
+    Value from = b.multiplyAdd(b.add(firstRow, row), x.tokens, tokens.first);
+    b.copyAsync(b.at(to, pass * tile.getPitch(), i8), b.at(rows, from, type),
+                tokens.bytes);
+  });
 }
 
 void WarpSDDMMEmitter::copyColumns(Value stage, const CopiedTokens &tokens,
@@ -188,8 +180,8 @@ void WarpSDDMMEmitter::copyColumns(Value stage, const CopiedTokens &tokens,
   int64_t blockCols = shape.getBlockCols();
   Value from = b.multiplyAdd(tokens.batch, y.features * y.tokens, tokens.first);
   Value to = b.add(b.add(stage, tile.getRowBytes(shape)),
-                   b.sub(copiedTo, b.mul(copiedRow, tile.getPitch())));
-  b.loop(copiedRow, b.mul(window.slabs, blockCols), getRowsPerPass(), {},
+                   b.sub(copiedTo, b.mul(copied.row, tile.getPitch())));
+  b.loop(copied.row, b.mul(window.slabs, blockCols), copied.passRows, {},
          [&](Value row, ValueRange) {
            Value slab = b.div(row, blockCols);
            Value position = b.load(b.at(window.positions, slab, i32), i32);

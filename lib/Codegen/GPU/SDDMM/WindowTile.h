@@ -6,29 +6,13 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_WINDOWTILE_H
 #define BSR_LIB_CODEGEN_GPU_SDDMM_WINDOWTILE_H
 
+#include "SampledShape.h"
 #include "SampledWindows.h"
-#include "bsr/Codegen/GPU/Core/BlockProduct.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
 
 namespace mlir::bsr::gpu {
-
-/// The sizes of a `bsr.sddmm`.
-struct SampledShape {
-  PatternType pattern;
-  Activations rows, cols;
-  /// Of an element of activations, and of the result.
-  int64_t elementBytes, outputBytes;
-
-  int64_t getBlockRows() const { return pattern.getBlockRows(); }
-  int64_t getBlockCols() const { return pattern.getBlockCols(); }
-  int64_t getBlockElements() const { return getBlockRows() * getBlockCols(); }
-  double getDensity() const {
-    return double(pattern.getSlots()) /
-           (double(pattern.getGridRows()) * double(pattern.getGridCols()));
-  }
-};
 
 /// What a block of threads has of a `bsr.sddmm` at a time: a window of
 /// `SampledWindows`, of which a stage of shared memory has the rows of all

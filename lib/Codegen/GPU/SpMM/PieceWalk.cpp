@@ -20,7 +20,8 @@ PieceWalk::PieceWalk(const WalkedProduct &product, const ChunkRange &range,
   const KernelBody &kernel = product.launch.kernel;
   const Activations &activations = shape.activations;
   // What a thread copies: one piece of a row of activations, of several rows.
-  copied = getCopiedPiece(b, b.thread, piecesPerRow, layout.slabPitch);
+  copied =
+      getCopiedPiece(b, b.thread, blockThreads, piecesPerRow, layout.slabPitch);
   Value token = b.multiplyAdd(copied.piece, elements, tokenTile);
   if (isRagged) {
     Value isInside = b.less(token, b.constant(activations.tokens));
@@ -92,18 +93,17 @@ PieceWalk::Piece PieceWalk::getPiece() {
 }
 
 SmallVector<Value> PieceWalk::loadPositions(Value chunk) {
-  int64_t rowsPerPass = blockThreads / piecesPerRow;
   Value first = b.at(positions, b.mul(chunk, tile.slabs), i32);
-  if (rowsPerPass <= shape.inBlock)
+  if (copied.passRows <= shape.inBlock)
     return b.loadIntegers(first, tile.slabs);
   // A pass is of several slabs.
   SmallVector<Value> result;
   Value slab =
       b.min(b.div(copied.row, shape.inBlock), b.constant(tile.slabs - 1));
-  for (int64_t pass = 0; pass * rowsPerPass < tile.slabs * shape.inBlock;
+  for (int64_t pass = 0; pass * copied.passRows < tile.slabs * shape.inBlock;
        ++pass)
     result.push_back(b.load(
-        b.at(first, b.add(slab, pass * rowsPerPass / shape.inBlock), i32),
+        b.at(first, b.add(slab, pass * copied.passRows / shape.inBlock), i32),
         i32));
   return result;
 }
@@ -132,29 +132,20 @@ PieceWalk::Sources PieceWalk::loadSources(Value chunk) {
 }
 
 void PieceWalk::copySlabs(Value stage, ArrayRef<Value> positions) {
-  int64_t rowsPerPass = blockThreads / piecesPerRow;
-  int64_t height = tile.slabs * shape.inBlock;
   int64_t tokens = shape.activations.tokens;
-  bool isOneSlab = rowsPerPass <= shape.inBlock;
+  bool isOneSlab = copied.passRows <= shape.inBlock;
   Value to = b.add(stage, b.multiplyAdd(copied.row, layout.slabPitch,
                                         b.mul(copied.piece, copiedBytes)));
   to = b.at(to);
-  auto copyRows = [&] {
-    for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
-      int64_t first = pass * rowsPerPass;
-      Value position = positions[isOneSlab ? first / shape.inBlock : pass];
-      Value from = b.atFar(x, position, shape.inBlock * tokens, type);
-      if (isOneSlab)
-        from = b.at(from, first % shape.inBlock * tokens, type);
-      b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
-                  tokenBytes);
-    }
-  };
-  // Of small stages, some threads copy nothing.
-  if (height >= rowsPerPass)
-    copyRows();
-  else
-    b.when(b.less(copied.row, b.constant(height)), copyRows);
+  copied.forPasses(b, tile.slabs * shape.inBlock, [&](int64_t first) {
+    Value position =
+        positions[first / (isOneSlab ? shape.inBlock : copied.passRows)];
+    Value from = b.atFar(x, position, shape.inBlock * tokens, type);
+    if (isOneSlab)
+      from = b.at(from, first % shape.inBlock * tokens, type);
+    b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
+                tokenBytes);
+  });
 }
 
 void PieceWalk::copyBlock(Value to, Value slot) {

@@ -49,16 +49,23 @@ struct CopiedTokens {
 CopiedTokens getCopiedTokens(BlockBuilder &b, const Activations &x,
                              int64_t tokens, Value step, Value offset);
 
-/// Which piece of 16 bytes of the rows of a pass a thread copies.
+/// Which piece of 16 bytes of the rows of a pass a thread copies, and how many
+/// rows a pass has.
 struct CopiedPiece {
   Value row, piece;
+  int64_t passRows;
+
+  /// Calls `copy` for the passes through `rows` rows, whose first rows it gets,
+  /// where the thread copies a piece of one.
+  void forPasses(BlockBuilder &b, int64_t rows,
+                 llvm::function_ref<void(int64_t first)> copy) const;
 };
-/// The piece of `thread`, of rows of `perRow` pieces that begin `pitch` bytes
-/// apart. Where a row is shorter than 128 bytes, 8 neighbouring threads copy
-/// rows so far apart that they write to different banks, if there are any: with
-/// a padding of one piece, as many as a row has pieces.
-CopiedPiece getCopiedPiece(BlockBuilder &b, Value thread, int64_t perRow,
-                           int64_t pitch);
+/// The piece of `thread`, of `threads`, of rows of `perRow` pieces that begin
+/// `pitch` bytes apart. Where a row is shorter than 128 bytes, 8 neighbouring
+/// threads copy rows so far apart that they write to different banks, if there
+/// are any: with a padding of one piece, as many as a row has pieces.
+CopiedPiece getCopiedPiece(BlockBuilder &b, Value thread, int64_t threads,
+                           int64_t perRow, int64_t pitch);
 
 /// True if `tensor`, which a product reads in a step or in a cluster, is in
 /// memory then: what is computed where it is used is not.
