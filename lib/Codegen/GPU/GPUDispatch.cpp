@@ -4,7 +4,7 @@
 
 #include "GPUDispatch.h"
 #include "bsr/Codegen/GPU/Attention/AttentionProducts.h"
-#include "bsr/Codegen/GPU/Dense/DenseProducts.h"
+#include "bsr/Codegen/GPU/Dense/DenseProduct.h"
 #include "bsr/Codegen/GPU/SDDMM/SDDMM.h"
 #include "bsr/Codegen/GPU/SpMM/SpMM.h"
 

@@ -36,10 +36,9 @@ void BlockNorms::storeSums(BlockBuilder &b, const WarpSums &warp,
   auto vector = VectorType::get(length, b.b.getF32Type());
   int64_t perRow = int64_t(warp.sums.size()) / warp.numRows;
   for (int64_t row = 0; row != warp.numRows; ++row) {
-    int64_t below = row / layout.rowsTogether * layout.rowDistance +
-                    row % layout.rowsTogether;
     for (int64_t i = 0; i != perRow; i += length) {
-      int64_t offset = below * pitch + i / length * distance * floatBytes;
+      int64_t offset =
+          layout.getRow(row) * pitch + i / length * distance * floatBytes;
       Value sums = vector::FromElementsOp::create(
           b.b, b.loc, vector,
           ValueRange(warp.sums).slice(row * perRow + i, length));

@@ -1,134 +1,245 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Dense products on tensor cores.
+// Dense products, on tensor cores or on arithmetic units.
 //
-// A block of threads computes up to 128 by 128 sums: it goes through the inner
-// numbers 32 at a time (DenseWalk). Operands lie in shared memory as they lie
-// in global memory, and are transposed when fragments are loaded where that is
-// the wrong way round.
+// A block of threads goes through the inner numbers 32 at a time (DenseWalk),
+// and multiplies what a stage of shared memory holds (DenseMultiplier). Where
+// such blocks are few, each takes a part of the inner numbers.
 
-#include "DenseProduct.h"
-#include "bsr/Codegen/GPU/Core/Multiplier.h"
+#include "bsr/Codegen/GPU/Dense/DenseProduct.h"
+#include "DenseMultiplier.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<DenseProduct> DenseProduct::match(const DenseOperands &operands,
-                                                GPUAttr chip) {
-  // Sums are stored in pairs.
-  if (!isMultiplied(operands.type, chip.getTf32()) ||
-      (!operands.norms && operands.getType().getShape().back() % 2))
-    return std::nullopt;
-  DenseProduct product;
-  product.operands = operands;
-  product.tile =
-      DenseTile::get(operands, operands.rows.size <= 64 ? 64 : 128,
-                     operands.cols.size <= 64 ? 64 : 128, /*isSwizzled=*/false,
-                     [&](int64_t length, bool isInnerLast) {
-                       return Fragments::getPitch(
-                           length, operands.getElementBytes(), isInnerLast);
-                     });
-  product.tile.setParts(operands);
-  if (!product.tile.setStages(operands, *findChip(chip.getChip())))
-    return std::nullopt;
-  return product;
-}
-
-namespace mlir::bsr::gpu {
-/// What a thread does.
-class DenseProductEmitter {
+namespace {
+/// A dense product whose blocks of threads walk through inner numbers, alone or
+/// several for parts of them, whose sums another launch adds.
+class DenseProduct : public Product {
 public:
-  DenseProductEmitter(DenseProduct &product, KernelBody &kernel,
-                      const StoredRows &result, BlockBuilder &b);
-  void emit();
+  DenseProduct(const DenseOperands &operands, const DenseTile &tile,
+               bool isOnTensorCores)
+      : operands(operands), tile(tile), isOnTensorCores(isOnTensorCores) {}
+
+  std::optional<ResultSpace> getSpace() override;
+  /// Sums of parts of the inner loops, if these are taken in parts, and memory
+  /// for the epilogue.
+  SmallVector<MemRefType> getScratch() override;
+  std::string describeTile() const override;
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
+  bool acceptsPieces() override {
+    return !operands.norms && tile.parts == 1 &&
+           operands.rows.loops.size() == 1 && operands.cols.loops.size() == 1;
+  }
 
 private:
-  SmallVector<Value> multiply(Value left, Value right, ValueRange sums);
-  void store(ValueRange sums);
-  WarpSums getWarpSums(ValueRange sums);
+  /// What a thread does. `result` is the buffer of the result, or of those of
+  /// the parts, one after the other: a dimension for each group, or, of a piece
+  /// of a larger buffer, for each loop, and vectors of columns.
+  void emitBlock(KernelBody &kernel, const StoredRows &result, BlockBuilder &b);
+  /// Stores the sums of a warp, whose rows of the lane begin with `first`.
+  void store(DenseWalk &walk, const WarpSums &warp, Value first,
+             const StoredRows &result);
+  /// The columns that a thread stores at once.
+  int64_t getStoredLength() const;
+  StoredRows createResult(OpBuilder &b, Location loc, Value buffer);
+  bool hasEpilogueInside() const { return epilogue && tile.parts == 1; }
 
-  DenseProduct &product;
-  const DenseOperands &operands;
-  const DenseTile &tile;
-  KernelBody &kernel;
-  const StoredRows &result;
-  BlockBuilder &b;
-  DenseWalk walk;
-  WarpMultiplier multiplier;
-  /// The lane's first row.
-  Value firstRow;
+  DenseOperands operands;
+  DenseTile tile;
+  bool isOnTensorCores;
 };
-} // namespace mlir::bsr::gpu
+} // namespace
 
-DenseProductEmitter::DenseProductEmitter(DenseProduct &product,
-                                         KernelBody &kernel,
-                                         const StoredRows &result,
-                                         BlockBuilder &b)
-    : product(product), operands(product.operands), tile(product.tile),
-      kernel(kernel), result(result), b(b), walk(operands, tile, kernel, b),
-      multiplier(b, operands.type, tile.getWarpRows() / fragmentRows,
-                 tile.getWarpCols() / fragmentCols),
-      firstRow(b.add(walk.firstRow, b.div(b.lane, 4))) {}
-
-SmallVector<Value> DenseProductEmitter::multiply(Value left, Value right,
-                                                 ValueRange sums) {
-  const Fragments &fragments = multiplier.fragments;
-  // Loads units of a side, whose first number of the warp is `warpFirst`.
-  auto getLoad = [&](const DenseTile::Side &side, bool isInnerLast, bool isLeft,
-                     Value warpFirst, Value at) {
-    int64_t unit = isInnerLast ? side.pitch : fragments.elementBytes;
-    Value place = fragments.getLanePlace(b, side.pitch, isInnerLast, isLeft);
-    Value first = b.at(b.add(b.multiplyAdd(warpFirst, unit, at), place));
-    return [=, &side, &fragments](int64_t own, int64_t inner) {
-      int64_t row = isInnerLast ? own : inner;
-      int64_t column = isInnerLast ? inner : own;
-      int64_t offset = row * side.pitch + column * fragments.elementBytes;
-      return fragments.load(b, b.at(first, offset, b.b.getI8Type()), side.pitch,
-                            isInnerLast, isLeft);
-    };
-  };
-  auto loadLeft = getLoad(tile.left, operands.left.isInnerLast, /*isLeft=*/true,
-                          walk.warpRow, left);
-  auto loadRight = getLoad(tile.right, operands.right.isInnerLast,
-                           /*isLeft=*/false, walk.warpCol, right);
-  return multiplier.multiply(DenseTile::innerTile, loadLeft, loadRight,
-                             WarpMultiplier::Kept::Right, sums);
+int64_t DenseProduct::getStoredLength() const {
+  constexpr int64_t pair = 2, four = 4;
+  return isOnTensorCores ? pair
+                         : std::gcd(four, operands.getType().getShape().back());
 }
 
-WarpSums DenseProductEmitter::getWarpSums(ValueRange sums) {
-  WarpSums warp = walk.getWarpSums(firstRow);
-  warp.sums = multiplier.getRows(sums);
-  warp.numRows = multiplier.getNumRows();
-  return warp;
-}
-
-void DenseProductEmitter::store(ValueRange sums) {
-  for (int64_t row = 0; row != multiplier.getNumRows(); ++row) {
-    Value number = b.add(firstRow, row * 8);
+void DenseProduct::store(DenseWalk &walk, const WarpSums &warp, Value first,
+                         const StoredRows &result) {
+  BlockBuilder &b = walk.b;
+  const SumLayout &layout = warp.layout;
+  constexpr int64_t four = 4;
+  Value column =
+      b.multiplyAdd(b.rem(b.lane, layout.rowLanes), four, warp.column);
+  int64_t perRow = int64_t(warp.sums.size()) / warp.numRows;
+  for (int64_t row = 0; row != warp.numRows; ++row) {
+    ValueRange sums = ValueRange(warp.sums).slice(row * perRow, perRow);
+    Value number = b.add(first, layout.getRow(row));
     SmallVector<Value> at = walk.getStoredRow(result, number);
     walk.whenRow(number, [&] {
-      storeRow(b, multiplier.getRow(sums, row), result, at, walk.firstCol,
-               walk.areColumnsRagged());
+      if (!layout.isInFours)
+        return storeRow(b, sums, result, at, warp.column,
+                        warp.areColumnsRagged);
+      for (int64_t col = 0; col != perRow; col += result.length) {
+        int64_t behind = col / four * four * layout.rowLanes + col % four;
+        storeVector(b, sums.slice(col, result.length), result, at,
+                    b.add(column, behind), warp.areColumnsRagged);
+      }
     });
   }
 }
 
-void DenseProductEmitter::emit() {
-  SmallVector<Value> sums = walk.run(
-      multiplier.getNumSums(), [&](Value left, Value right, ValueRange sums) {
-        return multiply(left, right, sums);
-      });
-  if (operands.norms)
-    walk.emitNorms(kernel, getWarpSums(sums),
-                   b.add(walk.warpRow, b.div(b.lane, 4)));
-  else if (product.hasEpilogueInside())
-    product.epilogue->emit(b, getWarpSums(sums));
-  else
-    store(sums);
-}
-
 void DenseProduct::emitBlock(KernelBody &kernel, const StoredRows &result,
                              BlockBuilder &b) {
-  DenseProductEmitter(*this, kernel, result, b).emit();
+  DenseWalk walk(operands, tile, kernel, b);
+  std::unique_ptr<DenseMultiplier> multiplier =
+      isOnTensorCores ? createWarpMultiplier(walk) : createLaneMultiplier(walk);
+  const SumLayout &layout = multiplier->layout;
+  Value row = b.mul(b.div(b.lane, layout.rowLanes), layout.rowsTogether);
+  Value first = b.add(walk.firstRow, row);
+  SmallVector<Value> sums = walk.run(
+      multiplier->numSums, [&](Value left, Value right, ValueRange sums) {
+        return multiplier->multiply(left, right, sums);
+      });
+  WarpSums warp = walk.getWarpSums(first);
+  warp.layout = layout;
+  warp.sums = multiplier->getRows(sums);
+  warp.numRows = multiplier->numRows;
+  if (operands.norms)
+    walk.emitNorms(kernel, warp, b.add(walk.warpRow, row));
+  else if (hasEpilogueInside())
+    epilogue->emit(b, warp);
+  else
+    store(walk, warp, first, result);
+}
+
+std::optional<ResultSpace> DenseProduct::getSpace() {
+  std::optional<ResultSpace> space = operands.getSpace(tile.getWarpCols());
+  // An epilogue is behind the sum of parts, without fragments.
+  if (space && tile.parts != 1)
+    return ResultSpace{
+        {llvm::to_vector<2>(llvm::seq(operands.getType().getRank()))}, 0, 0};
+  return space;
+}
+
+std::string DenseProduct::describeTile() const {
+  return llvm::formatv("{0}x{1} sums, {2} parts, {3} stages", tile.left.tile,
+                       tile.right.tile, tile.parts, tile.stages);
+}
+
+SmallVector<MemRefType> DenseProduct::getScratch() {
+  SmallVector<MemRefType> types;
+  if (tile.parts != 1) {
+    SmallVector<int64_t> shape(operands.getType().getShape());
+    shape.insert(shape.begin(), tile.parts);
+    types.push_back(
+        MemRefType::get(shape, operands.getType().getElementType()));
+  }
+  if (epilogue)
+    llvm::append_range(types, epilogue->getScratch());
+  return types;
+}
+
+/// Emits the launch that adds `parts` of `count` sums in `scratch`, in order: a
+/// thread takes `length` of them, which `finish` gets with their number.
+static void
+emitSum(OpBuilder &b, Location loc, int64_t parts, int64_t count,
+        int64_t length, Value scratch,
+        llvm::function_ref<void(BlockBuilder &, Value, ValueRange)> finish) {
+  Value terms = createRows(b, loc, scratch, parts, count, length).vectors;
+  int64_t threads = count / length;
+  int64_t blocks = llvm::divideCeil(threads, blockThreads);
+  BlockBuilder::launch(
+      b, loc, {blocks, 1}, blockThreads,
+      /*sharedBytes=*/0, [&](BlockBuilder &b) {
+        Value number = b.multiplyAdd(b.block[0], blockThreads, b.thread);
+        b.when(b.less(number, b.constant(threads)), [&] {
+          SmallVector<Value> sums;
+          for (int64_t i = 0; i != length; ++i) {
+            sums.push_back(
+                b.load(terms, {b.constant(0), number, b.constant(i)}));
+            for (int64_t part = 1; part != parts; ++part)
+              sums.back() = arith::AddFOp::create(
+                  b.b, b.loc, sums.back(),
+                  b.load(terms, {b.constant(part), number, b.constant(i)}));
+          }
+          finish(b, number, sums);
+        });
+      });
+}
+
+StoredRows DenseProduct::createResult(OpBuilder &b, Location loc,
+                                      Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  int64_t length = getStoredLength(), columns = operands.cols.size;
+  if (type.getLayout().isIdentity()) {
+    SmallVector<int64_t> sizes;
+    if (tile.parts != 1)
+      sizes.push_back(tile.parts);
+    for (DenseOperands::Group DenseOperands::*group :
+         ArrayRef(operands.resultOrder).drop_back())
+      sizes.push_back((operands.*group).size);
+    return createRows(b, loc, buffer, sizes, columns, length);
+  }
+  // A piece of a larger buffer.
+  auto [strides, offset] = type.getStridesAndOffset();
+  strides.back() = length;
+  strides.push_back(1);
+  SmallVector<int64_t> sizes(type.getShape().drop_back());
+  sizes.append({columns / length, length});
+  auto layout = StridedLayoutAttr::get(b.getContext(), offset, strides);
+  return {memref::ReinterpretCastOp::create(
+              b, loc, MemRefType::get(sizes, type.getElementType(), layout),
+              buffer, offset, sizes, strides),
+          columns, length};
+}
+
+LogicalResult DenseProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                 ValueRange scratch) {
+  Location loc = kernel.loc;
+  int64_t parts = tile.parts;
+  Value output = kernel.outputs.lookup(operands.op->getResult(0));
+  Value result = parts == 1 ? output : scratch[0];
+  if (epilogue)
+    epilogue->begin(b, kernel, scratch.drop_front(parts == 1 ? 0 : 1));
+  StoredRows stored;
+  if (!hasEpilogueInside() && !operands.norms)
+    stored = createResult(b, loc, result);
+  int64_t sharedBytes = tile.stages * tile.getStageBytes(operands);
+  if (operands.norms)
+    sharedBytes =
+        std::max(sharedBytes,
+                 BlockNorms::getSharedBytes(tile.left.tile, tile.right.tile));
+  BlockBuilder::launch(
+      b, loc, {tile.getNumTiles(operands), operands.batch.size * parts},
+      blockThreads, sharedBytes,
+      [&](BlockBuilder &block) { emitBlock(kernel, stored, block); });
+  int64_t count = operands.getType().getNumElements();
+  if (parts != 1 && epilogue) {
+    emitSum(b, loc, parts, count, Epilogue::length, result,
+            [&](BlockBuilder &b, Value number, ValueRange sums) {
+              epilogue->emit(b, number, sums);
+            });
+  } else if (parts != 1) {
+    int64_t length = count % 2 ? 1 : 2;
+    Value vectors = createRows(b, loc, output, {}, count, length).vectors;
+    emitSum(b, loc, parts, count, length, result,
+            [&](BlockBuilder &b, Value number, ValueRange sums) {
+              for (auto [i, sum] : llvm::enumerate(sums))
+                b.store(sum, vectors, {number, b.constant(i)});
+            });
+  }
+  return epilogue ? epilogue->end(b) : success();
+}
+
+std::unique_ptr<Product> bsr::gpu::matchDense(Operation *root, GPUAttr target) {
+  auto operands = DenseOperands::match(root);
+  if (!operands)
+    return nullptr;
+  auto tile = chooseWarpTile(*operands, target);
+  bool isOnTensorCores = tile.has_value();
+  if (!tile)
+    tile = chooseLaneTile(*operands, target);
+  if (!tile)
+    return nullptr;
+  return std::make_unique<DenseProduct>(*operands, *tile, isOnTensorCores);
 }

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // How a block of threads brings the operands of a dense product to shared
-// memory, and what becomes of products that are cut in parts.
+// memory.
 
 #include "DenseWalk.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -208,123 +205,4 @@ void DenseWalk::emitNorms(KernelBody &kernel, WarpSums sums, Value row) {
                        b.div(b.block[0], colBlocks),
                        b.rem(b.block[0], colBlocks),
                        kernel.outputs.lookup(operands.op->getResult(0)));
-}
-
-std::optional<ResultSpace> DenseTileProduct::getSpace() {
-  std::optional<ResultSpace> space = operands.getSpace(tile.getWarpCols());
-  // An epilogue is behind the sum of parts, without fragments.
-  if (space && tile.parts != 1)
-    return ResultSpace{
-        {llvm::to_vector<2>(llvm::seq(operands.getType().getRank()))}, 0, 0};
-  return space;
-}
-
-std::string DenseTileProduct::describeTile() const {
-  return llvm::formatv("{0}x{1} sums, {2} parts, {3} stages", tile.left.tile,
-                       tile.right.tile, tile.parts, tile.stages);
-}
-
-SmallVector<MemRefType> DenseTileProduct::getScratch() {
-  SmallVector<MemRefType> types;
-  if (tile.parts != 1) {
-    SmallVector<int64_t> shape(operands.getType().getShape());
-    shape.insert(shape.begin(), tile.parts);
-    types.push_back(
-        MemRefType::get(shape, operands.getType().getElementType()));
-  }
-  if (epilogue)
-    llvm::append_range(types, epilogue->getScratch());
-  return types;
-}
-
-/// Emits the launch that adds `parts` of `count` sums in `scratch`, in order: a
-/// thread takes `length` of them, which `finish` gets with their number.
-static void
-emitSum(OpBuilder &b, Location loc, int64_t parts, int64_t count,
-        int64_t length, Value scratch,
-        llvm::function_ref<void(BlockBuilder &, Value, ValueRange)> finish) {
-  Value terms = createRows(b, loc, scratch, parts, count, length).vectors;
-  int64_t threads = count / length;
-  int64_t blocks = llvm::divideCeil(threads, blockThreads);
-  BlockBuilder::launch(
-      b, loc, {blocks, 1}, blockThreads,
-      /*sharedBytes=*/0, [&](BlockBuilder &b) {
-        Value number = b.multiplyAdd(b.block[0], blockThreads, b.thread);
-        b.when(b.less(number, b.constant(threads)), [&] {
-          SmallVector<Value> sums;
-          for (int64_t i = 0; i != length; ++i) {
-            sums.push_back(
-                b.load(terms, {b.constant(0), number, b.constant(i)}));
-            for (int64_t part = 1; part != parts; ++part)
-              sums.back() = arith::AddFOp::create(
-                  b.b, b.loc, sums.back(),
-                  b.load(terms, {b.constant(part), number, b.constant(i)}));
-          }
-          finish(b, number, sums);
-        });
-      });
-}
-
-StoredRows DenseTileProduct::createResult(OpBuilder &b, Location loc,
-                                          Value buffer) {
-  auto type = cast<MemRefType>(buffer.getType());
-  int64_t length = getStoredLength(), columns = operands.cols.size;
-  if (type.getLayout().isIdentity()) {
-    SmallVector<int64_t> sizes;
-    if (tile.parts != 1)
-      sizes.push_back(tile.parts);
-    for (DenseOperands::Group DenseOperands::*group :
-         ArrayRef(operands.resultOrder).drop_back())
-      sizes.push_back((operands.*group).size);
-    return createRows(b, loc, buffer, sizes, columns, length);
-  }
-  // A piece of a larger buffer.
-  auto [strides, offset] = type.getStridesAndOffset();
-  strides.back() = length;
-  strides.push_back(1);
-  SmallVector<int64_t> sizes(type.getShape().drop_back());
-  sizes.append({columns / length, length});
-  auto layout = StridedLayoutAttr::get(b.getContext(), offset, strides);
-  return {memref::ReinterpretCastOp::create(
-              b, loc, MemRefType::get(sizes, type.getElementType(), layout),
-              buffer, offset, sizes, strides),
-          columns, length};
-}
-
-LogicalResult DenseTileProduct::emit(OpBuilder &b, KernelBody &kernel,
-                                     ValueRange scratch) {
-  Location loc = kernel.loc;
-  int64_t parts = tile.parts;
-  Value output = kernel.outputs.lookup(operands.op->getResult(0));
-  Value result = parts == 1 ? output : scratch[0];
-  if (epilogue)
-    epilogue->begin(b, kernel, scratch.drop_front(parts == 1 ? 0 : 1));
-  StoredRows stored;
-  if (!hasEpilogueInside() && !operands.norms)
-    stored = createResult(b, loc, result);
-  int64_t sharedBytes = tile.stages * tile.getStageBytes(operands);
-  if (operands.norms)
-    sharedBytes =
-        std::max(sharedBytes,
-                 BlockNorms::getSharedBytes(tile.left.tile, tile.right.tile));
-  BlockBuilder::launch(
-      b, loc, {tile.getNumTiles(operands), operands.batch.size * parts},
-      blockThreads, sharedBytes,
-      [&](BlockBuilder &block) { emitBlock(kernel, stored, block); });
-  int64_t count = operands.getType().getNumElements();
-  if (parts != 1 && epilogue) {
-    emitSum(b, loc, parts, count, Epilogue::length, result,
-            [&](BlockBuilder &b, Value number, ValueRange sums) {
-              epilogue->emit(b, number, sums);
-            });
-  } else if (parts != 1) {
-    int64_t length = count % 2 ? 1 : 2;
-    Value vectors = createRows(b, loc, output, {}, count, length).vectors;
-    emitSum(b, loc, parts, count, length, result,
-            [&](BlockBuilder &b, Value number, ValueRange sums) {
-              for (auto [i, sum] : llvm::enumerate(sums))
-                b.store(sum, vectors, {number, b.constant(i)});
-            });
-  }
-  return epilogue ? epilogue->end(b) : success();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // How a block of threads brings the operands of a dense product to shared
-// memory, and what becomes of products that are cut in parts.
+// memory.
 
 #ifndef BSR_LIB_CODEGEN_GPU_DENSE_DENSEWALK_H
 #define BSR_LIB_CODEGEN_GPU_DENSE_DENSEWALK_H
@@ -77,7 +77,7 @@ public:
                                             ValueRange)>
           multiply);
 
-  /// Where number `row` of the rows is stored (`DenseTileProduct::emitBlock`).
+  /// Where number `row` of the rows is stored (`DenseProduct`).
   SmallVector<Value> getStoredRow(const StoredRows &result, Value row);
   /// Calls `body` where `row` is one of the operand.
   void whenRow(Value row, llvm::function_ref<void()> body);
@@ -93,6 +93,9 @@ public:
     return operands.cols.size % tile.right.tile != 0;
   }
 
+  const DenseOperands &operands;
+  const DenseTile &tile;
+  BlockBuilder &b;
   /// The first row and column of the warp, in its tile and in the product.
   Value warpRow, warpCol, firstRow, firstCol;
 
@@ -112,42 +115,9 @@ private:
   /// Copies the operands of `step` to `stage`.
   void copy(Value step, Value stage);
 
-  const DenseOperands &operands;
-  const DenseTile &tile;
-  BlockBuilder &b;
   int64_t elementBytes, stageBytes, leftBytes;
   Value part, batch, tileRow, tileCol, firstInner;
   Value left, right;
-};
-
-/// A dense product whose blocks of threads walk so.
-class DenseTileProduct : public Product {
-public:
-  std::optional<ResultSpace> getSpace() override;
-  /// Sums of parts of the inner loops, if these are taken in parts, and memory
-  /// for the epilogue.
-  SmallVector<MemRefType> getScratch() override;
-  std::string describeTile() const override;
-  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
-                     ValueRange scratch) override;
-  bool acceptsPieces() override {
-    return !operands.norms && tile.parts == 1 &&
-           operands.rows.loops.size() == 1 && operands.cols.loops.size() == 1;
-  }
-
-protected:
-  /// What a thread does. `result` is the buffer of the result, or of those of
-  /// the parts, one after the other: a dimension for each group, or, of a piece
-  /// of a larger buffer, for each loop, and vectors of columns.
-  virtual void emitBlock(KernelBody &kernel, const StoredRows &result,
-                         BlockBuilder &b) = 0;
-  /// The columns that a thread stores at once.
-  virtual int64_t getStoredLength() const = 0;
-  StoredRows createResult(OpBuilder &b, Location loc, Value buffer);
-  bool hasEpilogueInside() const { return epilogue && tile.parts == 1; }
-
-  DenseOperands operands;
-  DenseTile tile;
 };
 
 } // namespace mlir::bsr::gpu

@@ -32,6 +32,11 @@ struct SumLayout {
   /// The rows of a lane that are neighbours, and how far behind the first of
   /// them the next ones begin.
   int64_t rowsTogether = 1, rowDistance = 8;
+
+  /// How far row `row` of the lane lies behind its first one.
+  int64_t getRow(int64_t row) const {
+    return row / rowsTogether * rowDistance + row % rowsTogether;
+  }
 };
 
 /// Sums that a warp has.

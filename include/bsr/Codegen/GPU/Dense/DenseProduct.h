@@ -2,8 +2,8 @@
 //
 // Kernels of dense products.
 
-#ifndef BSR_CODEGEN_GPU_DENSE_DENSEPRODUCTS_H
-#define BSR_CODEGEN_GPU_DENSE_DENSEPRODUCTS_H
+#ifndef BSR_CODEGEN_GPU_DENSE_DENSEPRODUCT_H
+#define BSR_CODEGEN_GPU_DENSE_DENSEPRODUCT_H
 
 #include "bsr/Codegen/GPU/Epilogue/Product.h"
 
@@ -16,4 +16,4 @@ std::unique_ptr<Product> matchDense(Operation *root, GPUAttr target);
 
 } // namespace mlir::bsr::gpu
 
-#endif // BSR_CODEGEN_GPU_DENSE_DENSEPRODUCTS_H
+#endif // BSR_CODEGEN_GPU_DENSE_DENSEPRODUCT_H

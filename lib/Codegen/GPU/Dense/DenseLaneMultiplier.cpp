@@ -2,18 +2,16 @@
 //
 // Dense products on arithmetic units.
 //
-// A block of threads goes through the inner numbers 32 at a time (DenseWalk).
 // The lanes of a warp are 4 by 8, along rows and columns; a lane keeps the sums
 // of up to 8 rows and 16 columns in registers, which are four neighbours and
 // then, behind those of the other lanes, four more. It takes 4 inner numbers at
 // a time, of each operand in loads of 16 bytes: of four neighbours, or, where
 // inner numbers lie side by side, of those of one row or column.
 
-#include "LaneDenseProduct.h"
+#include "DenseMultiplier.h"
 #include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include <numeric>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -108,8 +106,8 @@ static std::optional<DenseTile> choose(const DenseOperands &operands,
   return search.best;
 }
 
-std::optional<LaneDenseProduct>
-LaneDenseProduct::match(const DenseOperands &operands, GPUAttr target) {
+std::optional<DenseTile> bsr::gpu::chooseLaneTile(const DenseOperands &operands,
+                                                  GPUAttr target) {
   if (!operands.type.isF32())
     return std::nullopt;
   const Chip &chip = *findChip(target.getChip());
@@ -118,26 +116,20 @@ LaneDenseProduct::match(const DenseOperands &operands, GPUAttr target) {
   bool isGiven = tile && rows != 0 && cols != 0;
   if (!tile)
     tile = choose(operands, chip, /*rows=*/0, /*cols=*/0);
-  if (!tile || (!isGiven && bound(getPlainWork(operands), chip).seconds <=
-                                bound(getWork(operands, *tile), chip).seconds))
+  if (tile && !isGiven &&
+      bound(getPlainWork(operands), chip).seconds <=
+          bound(getWork(operands, *tile), chip).seconds)
     return std::nullopt;
-  LaneDenseProduct product;
-  product.operands = operands;
-  product.tile = *tile;
-  return product;
+  return tile;
 }
 
-int64_t LaneDenseProduct::getStoredLength() const {
-  return std::gcd(four, operands.getType().getShape().back());
-}
-
-namespace mlir::bsr::gpu {
-/// What a thread does.
-class LaneDenseProductEmitter {
+namespace {
+class Multiplier : public DenseMultiplier {
 public:
-  LaneDenseProductEmitter(LaneDenseProduct &product, KernelBody &kernel,
-                          const StoredRows &result, BlockBuilder &b);
-  void emit();
+  explicit Multiplier(const DenseWalk &walk);
+
+  SmallVector<Value> multiply(Value left, Value right,
+                              ValueRange sums) override;
 
 private:
   /// The lane's part of an operand.
@@ -164,46 +156,32 @@ private:
   /// Adds the products of 4 inner numbers to `sums`.
   void multiplyFour(Value left, Value right, Value inner,
                     MutableArrayRef<Value> sums);
-  SmallVector<Value> multiply(Value left, Value right, ValueRange sums);
-  void store(ValueRange sums);
-  WarpSums getWarpSums(ValueRange sums);
 
   int64_t getSum(int64_t row, int64_t col) const {
     return row * cols.count + col;
   }
-  SumLayout getLayout() const {
-    return {/*isInFours=*/true, colLanes, /*rowsTogether=*/four,
-            /*rowDistance=*/four * rowLanes};
-  }
 
-  LaneDenseProduct &product;
-  KernelBody &kernel;
-  const StoredRows &result;
   BlockBuilder &b;
-  DenseWalk walk;
   Side rows, cols;
-  /// The lane's first row and column.
-  Value firstRow, firstCol;
 };
-} // namespace mlir::bsr::gpu
+} // namespace
 
-LaneDenseProductEmitter::LaneDenseProductEmitter(LaneDenseProduct &product,
-                                                 KernelBody &kernel,
-                                                 const StoredRows &result,
-                                                 BlockBuilder &b)
-    : product(product), kernel(kernel), result(result), b(b),
-      walk(product.operands, product.tile, kernel, b),
-      rows{product.tile.left, product.operands.left.isInnerLast,
-           product.tile.getWarpRows() / rowLanes, rowLanes,
-           b.multiplyAdd(b.div(b.lane, colLanes), four, walk.warpRow)},
-      cols{product.tile.right, product.operands.right.isInnerLast,
-           product.tile.getWarpCols() / colLanes, colLanes,
-           b.multiplyAdd(b.rem(b.lane, colLanes), four, walk.warpCol)},
-      firstRow(b.multiplyAdd(b.div(b.lane, colLanes), four, walk.firstRow)),
-      firstCol(b.multiplyAdd(b.rem(b.lane, colLanes), four, walk.firstCol)) {}
+Multiplier::Multiplier(const DenseWalk &walk)
+    : DenseMultiplier({/*isInFours=*/true, colLanes, /*rowsTogether=*/four,
+                       /*rowDistance=*/four * rowLanes},
+                      walk.tile.getWarpRows() / rowLanes,
+                      walk.tile.getWarpRows() / rowLanes *
+                          (walk.tile.getWarpCols() / colLanes)),
+      b(walk.b), rows{walk.tile.left, walk.operands.left.isInnerLast,
+                      walk.tile.getWarpRows() / rowLanes, rowLanes,
+                      b.multiplyAdd(b.div(b.lane, colLanes), four,
+                                    walk.warpRow)},
+      cols{walk.tile.right, walk.operands.right.isInnerLast,
+           walk.tile.getWarpCols() / colLanes, colLanes,
+           b.multiplyAdd(b.rem(b.lane, colLanes), four, walk.warpCol)} {}
 
-SmallVector<Value>
-LaneDenseProductEmitter::getPlaces(const Side &side, Value stage, Value inner) {
+SmallVector<Value> Multiplier::getPlaces(const Side &side, Value stage,
+                                         Value inner) {
   int64_t pitch = side.place.pitch;
   if (!side.isInnerLast) {
     Value at = b.multiplyAdd(side.first, floatBytes, stage);
@@ -221,10 +199,8 @@ LaneDenseProductEmitter::getPlaces(const Side &side, Value stage, Value inner) {
   return places;
 }
 
-SmallVector<Value> LaneDenseProductEmitter::load(const Side &side,
-                                                 ArrayRef<Value> places,
-                                                 int64_t number,
-                                                 int64_t inner) {
+SmallVector<Value> Multiplier::load(const Side &side, ArrayRef<Value> places,
+                                    int64_t number, int64_t inner) {
   int64_t own = side.getNumber(number);
   int64_t offset = side.isInnerLast
                        ? own * side.place.pitch
@@ -233,8 +209,8 @@ SmallVector<Value> LaneDenseProductEmitter::load(const Side &side,
                       b.b.getF32Type(), four);
 }
 
-void LaneDenseProductEmitter::multiplyFour(Value left, Value right, Value inner,
-                                           MutableArrayRef<Value> sums) {
+void Multiplier::multiplyFour(Value left, Value right, Value inner,
+                              MutableArrayRef<Value> sums) {
   // All of the left operand, by inner number and row.
   SmallVector<Value> leftPlaces = getPlaces(rows, left, inner);
   std::array<SmallVector<Value>, four> factors;
@@ -263,8 +239,8 @@ void LaneDenseProductEmitter::multiplyFour(Value left, Value right, Value inner,
                        cols.isInnerLast ? int64_t(j) : i, factor);
 }
 
-SmallVector<Value> LaneDenseProductEmitter::multiply(Value left, Value right,
-                                                     ValueRange sums) {
+SmallVector<Value> Multiplier::multiply(Value left, Value right,
+                                        ValueRange sums) {
   // What is multiplied without a loop around it, at most.
   constexpr int64_t mostProducts = 512;
   int64_t step = std::max<int64_t>(four, mostProducts / int64_t(sums.size()));
@@ -277,41 +253,7 @@ SmallVector<Value> LaneDenseProductEmitter::multiply(Value left, Value right,
                 });
 }
 
-WarpSums LaneDenseProductEmitter::getWarpSums(ValueRange sums) {
-  WarpSums warp = walk.getWarpSums(firstRow);
-  warp.layout = getLayout();
-  warp.sums = sums;
-  warp.numRows = rows.count;
-  return warp;
-}
-
-void LaneDenseProductEmitter::store(ValueRange sums) {
-  for (int64_t row = 0; row != rows.count; ++row) {
-    Value number = b.add(firstRow, rows.getNumber(row));
-    SmallVector<Value> at = walk.getStoredRow(result, number);
-    walk.whenRow(number, [&] {
-      for (int64_t col = 0; col != cols.count; col += result.length)
-        storeVector(b, sums.slice(getSum(row, col), result.length), result, at,
-                    b.add(firstCol, cols.getNumber(col)),
-                    walk.areColumnsRagged());
-    });
-  }
-}
-
-void LaneDenseProductEmitter::emit() {
-  SmallVector<Value> sums = walk.run(
-      getSum(rows.count, 0), [&](Value left, Value right, ValueRange sums) {
-        return multiply(left, right, sums);
-      });
-  if (product.operands.norms)
-    walk.emitNorms(kernel, getWarpSums(sums), rows.first);
-  else if (product.hasEpilogueInside())
-    product.epilogue->emit(b, getWarpSums(sums));
-  else
-    store(sums);
-}
-
-void LaneDenseProduct::emitBlock(KernelBody &kernel, const StoredRows &result,
-                                 BlockBuilder &b) {
-  LaneDenseProductEmitter(*this, kernel, result, b).emit();
+std::unique_ptr<DenseMultiplier>
+bsr::gpu::createLaneMultiplier(const DenseWalk &walk) {
+  return std::make_unique<Multiplier>(walk);
 }

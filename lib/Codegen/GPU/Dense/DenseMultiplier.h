@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What multiplies in a dense product: tensor cores, or lanes.
+
+#ifndef BSR_LIB_CODEGEN_GPU_DENSE_DENSEMULTIPLIER_H
+#define BSR_LIB_CODEGEN_GPU_DENSE_DENSEMULTIPLIER_H
+
+#include "DenseWalk.h"
+
+namespace mlir::bsr::gpu {
+
+/// How a warp multiplies what a stage holds, and where its sums are.
+class DenseMultiplier {
+public:
+  virtual ~DenseMultiplier() = default;
+
+  /// `sums` plus the product of a stage, whose operands begin at `left` and at
+  /// `right`.
+  virtual SmallVector<Value> multiply(Value left, Value right,
+                                      ValueRange sums) = 0;
+  /// `sums` row by row, as `WarpSums` has them.
+  virtual SmallVector<Value> getRows(ValueRange sums) const {
+    return SmallVector<Value>(sums);
+  }
+
+  const SumLayout layout;
+  /// Rows and sums of a lane.
+  const int64_t numRows, numSums;
+
+protected:
+  DenseMultiplier(const SumLayout &layout, int64_t numRows, int64_t numSums)
+      : layout(layout), numRows(numRows), numSums(numSums) {}
+};
+
+/// The tile of `operands` if tensor cores multiply them on `target`: of 16-bit
+/// elements, or of f32 rounded to tf32; none if they do not, or none fits.
+std::optional<DenseTile> chooseWarpTile(const DenseOperands &operands,
+                                        GPUAttr target);
+/// The tile of f32 whose sums lanes keep in registers, if it takes less time
+/// than one element a thread, as the model has it.
+std::optional<DenseTile> chooseLaneTile(const DenseOperands &operands,
+                                        GPUAttr target);
+
+/// What multiplies in `walk`, with a tile that was chosen so.
+std::unique_ptr<DenseMultiplier> createWarpMultiplier(const DenseWalk &walk);
+std::unique_ptr<DenseMultiplier> createLaneMultiplier(const DenseWalk &walk);
+
+} // namespace mlir::bsr::gpu
+
+#endif // BSR_LIB_CODEGEN_GPU_DENSE_DENSEMULTIPLIER_H
