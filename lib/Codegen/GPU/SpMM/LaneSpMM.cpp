@@ -2,38 +2,23 @@
 //
 // Products of activations and a block-sparse matrix on arithmetic units.
 //
-// A block of threads goes through the chunks of its plan (PieceWalk). The lanes
-// of a warp are in groups: each has its part of the outputs of a line, and all
-// of the warp's tokens. A lane keeps the sums of some outputs and tokens in
-// registers: what it reads of a block, all lanes of its group read at once, and
-// what it reads of activations, all groups.
+// The lanes of a warp are in groups: each has its part of the outputs of a
+// line, and all of the warp's tokens. A lane keeps the sums of some outputs and
+// tokens in registers: what it reads of a block, all lanes of its group read at
+// once, and what it reads of activations, all groups.
 
-#include "LaneSpMM.h"
-#include "PieceWalk.h"
+#include "TiledSpMM.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<LaneSpMM> LaneSpMM::match(const BlockProduct &operands,
-                                        GPUAttr chip) {
-  LaneSpMM product;
-  if (!operands.fitsLanes() ||
-      !product.setShape(operands, /*isOnTensorCores=*/false) ||
-      !product.chooseTile(product.tile, chip))
-    return std::nullopt;
-  return product;
-}
-
-namespace mlir::bsr::gpu {
-/// What a thread does.
-class LaneSpMMEmitter {
+namespace {
+class LaneEmitter : public SpMMEmitter {
 public:
-  LaneSpMMEmitter(LaneSpMM &product, const SpMMLaunch &launch,
-                  const ChunkRange &range, BlockBuilder &b);
-  void emit();
+  LaneEmitter(TiledSpMM &product, const SpMMLaunch &launch, ChunkWalk &walk,
+              BlockBuilder &b);
 
 private:
   /// What is multiplied without a loop around it, at most.
@@ -42,7 +27,11 @@ private:
   int64_t getSum(int64_t output, int64_t token) const {
     return output * tokens + token;
   }
-  SmallVector<Value> getInitialSums();
+  SmallVector<Value> multiply(Value stage, ValueRange words,
+                              ValueRange sums) override;
+  Value getFirstRow() override { return b.mul(group, outputs); }
+  SmallVector<Value> fillRows(ValueRange starts) override;
+  void storeRow(int64_t row, Value output, ValueRange sums) override;
   /// Adds the products of a block to `sums`.
   SmallVector<Value> multiplyBlock(Value slab, Value block, ValueRange sums);
   /// Those of inputs from `input` on, where `slab` and `block` begin.
@@ -53,16 +42,7 @@ private:
   /// The weights of the lane's outputs, and as many inputs as lie side by side,
   /// from `input` on: of each input those of all outputs.
   SmallVector<SmallVector<Value>> loadWeights(Value block, int64_t input);
-  void store(ValueRange sums);
 
-  LaneSpMM &product;
-  const SpMMTile &tile;
-  const SpMMShape &shape;
-  const SpMMLaunch &launch;
-  const StoredRows &y;
-  BlockBuilder &b;
-  PieceWalk walk;
-  Type type;
   /// Of a lane: outputs of each line, and tokens, of which `side` lie side by
   /// side; the tokens of a group lie so in turns.
   int64_t outputs, tokens, side;
@@ -70,15 +50,14 @@ private:
   int64_t inputs;
   /// The group of the lane, and its number there.
   Value group, member;
+  /// Where what the lane reads of a slab and of a block begins.
+  Value slabOffset, blockOffset;
 };
-} // namespace mlir::bsr::gpu
+} // namespace
 
-LaneSpMMEmitter::LaneSpMMEmitter(LaneSpMM &product, const SpMMLaunch &launch,
-                                 const ChunkRange &range, BlockBuilder &b)
-    : product(product), tile(product.tile), shape(product.shape),
-      launch(launch), y(launch.y), b(b),
-      walk({product.op, shape, tile, product.plan, launch}, range, b),
-      type(product.op.getX().getType().getElementType()),
+LaneEmitter::LaneEmitter(TiledSpMM &product, const SpMMLaunch &launch,
+                         ChunkWalk &walk, BlockBuilder &b)
+    : SpMMEmitter(product, launch, walk, b),
       outputs(tile.getLaneOutputs(shape)), tokens(tile.getLaneTokens()),
       side(tile.getLaneSide(shape)) {
   int64_t most = copiedBytes / shape.elementBytes;
@@ -86,35 +65,35 @@ LaneSpMMEmitter::LaneSpMMEmitter(LaneSpMM &product, const SpMMLaunch &launch,
   int64_t lanes = BlockBuilder::warpThreads / tile.groups;
   group = b.div(b.lane, lanes);
   member = b.rem(b.lane, lanes);
+  numRows = outputs;
+  slabOffset =
+      b.mul(b.multiplyAdd(member, side, walk.warpToken), shape.elementBytes);
+  int64_t stride = shape.inputsAreRows ? 1 : shape.inBlock;
+  blockOffset = b.mul(group, outputs * stride * shape.elementBytes);
 }
 
-SmallVector<Value> LaneSpMMEmitter::getInitialSums() {
+SmallVector<Value> LaneEmitter::fillRows(ValueRange starts) {
   SmallVector<Value> sums;
-  for (int64_t line = 0; line != tile.warpLines; ++line) {
-    Value first = b.multiplyAdd(walk.getLine(line), shape.outBlock,
-                                b.mul(group, outputs));
-    for (int64_t output = 0; output != outputs; ++output)
-      sums.append(tokens, product.loadStart(b, launch.kernel, walk.range,
-                                            b.add(first, output)));
-  }
+  for (Value start : starts)
+    sums.append(tokens, start);
   return sums;
 }
 
-SmallVector<Value> LaneSpMMEmitter::loadTokens(Value slab, int64_t input) {
+SmallVector<Value> LaneEmitter::loadTokens(Value slab, int64_t input) {
   SmallVector<Value> result;
   int64_t turn = side * BlockBuilder::warpThreads / tile.groups;
   for (int64_t first = 0; first != tokens / side; ++first)
     llvm::append_range(result,
                        b.loadFloats(b.at(slab,
-                                         input * walk.layout.slabPitch +
+                                         input * layout.slabPitch +
                                              first * turn * shape.elementBytes,
                                          b.b.getI8Type()),
                                     type, side));
   return result;
 }
 
-SmallVector<SmallVector<Value>> LaneSpMMEmitter::loadWeights(Value block,
-                                                             int64_t input) {
+SmallVector<SmallVector<Value>> LaneEmitter::loadWeights(Value block,
+                                                         int64_t input) {
   SmallVector<SmallVector<Value>> result(inputs);
   int64_t most = copiedBytes / shape.elementBytes;
   auto load = [&](int64_t output, int64_t count) {
@@ -134,8 +113,8 @@ SmallVector<SmallVector<Value>> LaneSpMMEmitter::loadWeights(Value block,
   return result;
 }
 
-void LaneSpMMEmitter::multiplyInputs(Value slab, Value block, int64_t input,
-                                     MutableArrayRef<Value> sums) {
+void LaneEmitter::multiplyInputs(Value slab, Value block, int64_t input,
+                                 MutableArrayRef<Value> sums) {
   SmallVector<SmallVector<Value>> weights = loadWeights(block, input);
   for (int64_t i = 0; i != inputs; ++i) {
     SmallVector<Value> activations = loadTokens(slab, input + i);
@@ -148,8 +127,8 @@ void LaneSpMMEmitter::multiplyInputs(Value slab, Value block, int64_t input,
   }
 }
 
-SmallVector<Value> LaneSpMMEmitter::multiplyBlock(Value slab, Value block,
-                                                  ValueRange sums) {
+SmallVector<Value> LaneEmitter::multiplyBlock(Value slab, Value block,
+                                              ValueRange sums) {
   int64_t step = std::clamp<int64_t>(mostProducts / getSum(outputs, 0), inputs,
                                      shape.inBlock);
   auto multiply = [&](Value slab, Value block, ValueRange sums) {
@@ -163,64 +142,37 @@ SmallVector<Value> LaneSpMMEmitter::multiplyBlock(Value slab, Value block,
   int64_t stride = shape.inputsAreRows ? shape.outBlock : 1;
   return b.loop(b.constant(0), b.constant(shape.inBlock), step, sums,
                 [&](Value input, ValueRange sums) {
-                  Value row = b.mul(input, walk.layout.slabPitch);
+                  Value row = b.mul(input, layout.slabPitch);
                   return multiply(b.at(slab, row, b.b.getI8Type()),
                                   b.at(block, b.mul(input, stride), type),
                                   sums);
                 });
 }
 
-void LaneSpMMEmitter::store(ValueRange sums) {
+SmallVector<Value> LaneEmitter::multiply(Value stage, ValueRange words,
+                                         ValueRange sums) {
+  return walk.addBlocks(
+      stage, words, slabOffset, blockOffset, sums,
+      [](Value slab) { return SmallVector<Value>{slab}; },
+      [&](ValueRange slab, Value block, ValueRange sums) {
+        return multiplyBlock(slab.front(), block, sums);
+      });
+}
+
+void LaneEmitter::storeRow(int64_t row, Value output, ValueRange sums) {
   int64_t turn = side * BlockBuilder::warpThreads / tile.groups;
-  for (int64_t line = 0; line != tile.warpLines; ++line) {
-    Value number = walk.getLine(line);
-    walk.whenInside(number, [&] {
-      Value feature =
-          b.multiplyAdd(number, shape.outBlock, b.mul(group, outputs));
-      for (int64_t output = 0; output != outputs; ++output)
-        for (int64_t token = 0; token != tokens; token += y.length) {
-          Value first = b.multiplyAdd(
-              member, side,
-              b.add(walk.firstToken, token / side * turn + token % side));
-          storeVector(
-              b, sums.slice(getSum(line * outputs + output, token), y.length),
-              y, {walk.batch, b.add(feature, output)}, first, walk.isRagged);
-        }
-    });
+  const StoredRows &y = launch.y;
+  for (int64_t token = 0; token != tokens; token += y.length) {
+    Value first = b.multiplyAdd(
+        member, side,
+        b.add(walk.firstToken, token / side * turn + token % side));
+    storeVector(b, sums.slice(getSum(row, token), y.length), y,
+                {walk.batch, output}, first, walk.isRagged);
   }
 }
 
-void LaneSpMMEmitter::emit() {
-  Value slabOffset =
-      b.mul(b.multiplyAdd(member, side, walk.warpToken), shape.elementBytes);
-  int64_t stride = shape.inputsAreRows ? 1 : shape.inBlock;
-  Value blockOffset = b.mul(group, outputs * stride * shape.elementBytes);
-  auto finish = [&](ValueRange sums) {
-    product.finish(b, walk.range, launch.memory, /*rank=*/b.constant(0), sums,
-                   [&](ValueRange sums) { store(sums); });
-  };
-  if (walk.range.numParts)
-    return finish(getInitialSums());
-  walk.run([&] { return getInitialSums(); },
-           [&](Value stage, ValueRange words, ValueRange sums) {
-             return walk.addBlocks(
-                 stage, words, slabOffset, blockOffset, sums,
-                 [](Value slab) { return SmallVector<Value>{slab}; },
-                 [&](ValueRange slab, Value block, ValueRange sums) {
-                   return multiplyBlock(slab.front(), block, sums);
-                 });
-           },
-           finish);
-}
-
-LogicalResult LaneSpMM::emit(OpBuilder &b, KernelBody &kernel,
-                             ValueRange scratch) {
-  int64_t length =
-      std::min(tile.getLaneSide(shape), copiedBytes / shape.outputBytes);
-  SpMMLaunch launched = begin(b, kernel, scratch, length);
-  launch(b, launched, blockThreads, StageLayout(tile, shape).sharedBytes,
-         [&](BlockBuilder &block, const ChunkRange &range) {
-           LaneSpMMEmitter(*this, launched, range, block).emit();
-         });
-  return success();
+std::unique_ptr<SpMMEmitter>
+bsr::gpu::createLaneEmitter(TiledSpMM &product, const SpMMLaunch &launch,
+                            ChunkWalk &walk, BlockBuilder &b) {
+  return std::make_unique<LaneEmitter>(product, launch, walk, b);
 }

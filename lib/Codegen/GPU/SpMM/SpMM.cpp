@@ -3,8 +3,7 @@
 // Kernels of bsr.spmm.
 
 #include "bsr/Codegen/GPU/SpMM/SpMM.h"
-#include "LaneSpMM.h"
-#include "WarpSpMM.h"
+#include "TiledSpMM.h"
 #include "WarpgroupSpMM.h"
 
 using namespace mlir;
@@ -15,7 +14,7 @@ std::unique_ptr<Product> bsr::gpu::matchSpMM(Operation *root, GPUAttr target) {
   auto product = BlockProduct::match(root);
   if (!product)
     return nullptr;
-  return matchFirst<WarpgroupSpMM, WarpSpMM, LaneSpMM>(*product, target);
+  return matchFirst<WarpgroupSpMM, TiledSpMM>(*product, target);
 }
 
 bool bsr::gpu::lacksTile(Operation *root, GPUAttr target) {
@@ -23,5 +22,6 @@ bool bsr::gpu::lacksTile(Operation *root, GPUAttr target) {
   return isa<SpMMOp>(root) && product &&
          product->fitsFragments(target.getTf32()) &&
          SpMMShape::get(*product, /*isOnTensorCores=*/true) &&
-         !matchFirst<WarpgroupSpMM, WarpSpMM>(*product, target);
+         !WarpgroupSpMM::match(*product, target) &&
+         !TiledSpMM::match(*product, target, /*isOnTensorCores=*/true);
 }

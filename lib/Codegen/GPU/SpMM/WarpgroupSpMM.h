@@ -5,12 +5,12 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_WARPGROUPSPMM_H
 #define BSR_LIB_CODEGEN_GPU_SPMM_WARPGROUPSPMM_H
 
-#include "WarpSpMM.h"
+#include "PlannedSpMM.h"
 #include "WarpgroupTile.h"
 
 namespace mlir::bsr::gpu {
 
-/// A `WarpSpMM` that takes less time with `wgmma` and tensor copies, as
+/// A `TiledSpMM` that takes less time with `wgmma` and tensor copies, as
 /// the model has it.
 class WarpgroupSpMM : public PlannedSpMM {
 public:
