@@ -8,7 +8,8 @@
 // values its rows are keys, for those of queries they are queries, and scores
 // are computed twice. So nobody adds to what another one has.
 
-#include "AttentionGradient.h"
+#include "AttentionBlock.h"
+#include "AttentionKernels.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -257,16 +258,29 @@ LogicalResult GradientEmitter::emit() {
   return failure(block.hasFailed);
 }
 
-std::optional<AttentionGradient>
-AttentionGradient::match(const AttentionOperands &operands, GPUAttr chip) {
-  if (!operands.dy)
-    return std::nullopt;
-  for (bool hasKeys : {false, true})
-    if (GradientTile::get(operands, hasKeys).getSharedBytes() >
-        findChip(chip.getChip())->sharedLimit - BlockBuilder::sharedSymbolBytes)
-      return std::nullopt;
-  return AttentionGradient(operands);
-}
+namespace {
+/// A `bsr.attention_grad` of 16-bit elements, as three launches: what is known
+/// of the rows; the gradients of keys and values, by blocks of threads that
+/// have keys; those of queries, by others that have queries.
+class AttentionGradient : public Product {
+public:
+  explicit AttentionGradient(const AttentionOperands &operands)
+      : operands(operands) {}
+
+  /// The lines of queries of the pattern: those of keys are walked.
+  std::optional<PatternPlan> getPlan() override;
+  /// Of each row its maximum, the logarithm of its sum, and what all gradients
+  /// of its scores are less by, `sum(dy * y)`: `[3, batch..., queries]`.
+  SmallVector<MemRefType> getScratch() override;
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
+
+private:
+  LogicalResult emitStatistics(OpBuilder &b, KernelBody &kernel, Value scratch);
+
+  AttentionOperands operands;
+};
+} // namespace
 
 std::optional<PatternPlan> AttentionGradient::getPlan() {
   const Attention &attention = operands.attention;
@@ -400,4 +414,14 @@ LogicalResult AttentionGradient::emit(OpBuilder &b, KernelBody &kernel,
         });
   }
   return failure(hasFailed);
+}
+
+std::unique_ptr<Product>
+bsr::gpu::matchGradient(const AttentionOperands &operands, GPUAttr target) {
+  for (bool hasKeys : {false, true})
+    if (GradientTile::get(operands, hasKeys).getSharedBytes() >
+        findChip(target.getChip())->sharedLimit -
+            BlockBuilder::sharedSymbolBytes)
+      return nullptr;
+  return std::make_unique<AttentionGradient>(operands);
 }

@@ -8,7 +8,8 @@
 // registers, as do scores, whose powers are left operands of the product with
 // values as they are.
 
-#include "AttentionProduct.h"
+#include "AttentionBlock.h"
+#include "AttentionKernels.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -174,19 +175,23 @@ LogicalResult ForwardEmitter::emit() {
   return failure(block.hasFailed);
 }
 
-std::optional<AttentionProduct>
-AttentionProduct::match(const AttentionOperands &operands, GPUAttr chip) {
-  if (operands.dy)
-    return std::nullopt;
-  AttentionProduct product(operands);
-  AttentionPart q{&product.operands.q, product.operands.queryTile};
-  product.stages = CopyPipeline::getStages(
-      findChip(chip.getChip())->sharedLimit - q.getBytes(),
-      ForwardEmitter::getStageBytes(product.operands), mostStages);
-  if (product.stages < 2)
-    return std::nullopt;
-  return product;
-}
+namespace {
+/// A `bsr.attention` of 16-bit elements, whose scores stay in registers.
+class AttentionProduct : public Product {
+public:
+  AttentionProduct(const AttentionOperands &operands, int64_t stages)
+      : operands(operands), stages(stages) {}
+
+  SmallVector<MemRefType> getScratch() override { return {}; }
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
+
+private:
+  AttentionOperands operands;
+  /// Stages of keys and values.
+  int64_t stages;
+};
+} // namespace
 
 LogicalResult AttentionProduct::emit(OpBuilder &b, KernelBody &kernel,
                                      ValueRange) {
@@ -206,4 +211,16 @@ LogicalResult AttentionProduct::emit(OpBuilder &b, KernelBody &kernel,
             failed(ForwardEmitter(operands, stages, y, kernel, block).emit());
       });
   return failure(hasFailed);
+}
+
+std::unique_ptr<Product>
+bsr::gpu::matchForward(const AttentionOperands &operands, GPUAttr target) {
+  constexpr int64_t leastStages = 2;
+  AttentionPart q{&operands.q, operands.queryTile};
+  int64_t stages = CopyPipeline::getStages(
+      findChip(target.getChip())->sharedLimit - q.getBytes(),
+      ForwardEmitter::getStageBytes(operands), mostStages);
+  if (stages < leastStages)
+    return nullptr;
+  return std::make_unique<AttentionProduct>(operands, stages);
 }

@@ -3,8 +3,7 @@
 // Kernels of attention and of its gradient.
 
 #include "bsr/Codegen/GPU/Attention/AttentionProducts.h"
-#include "AttentionGradient.h"
-#include "AttentionProduct.h"
+#include "AttentionKernels.h"
 #include "bsr/Dialect/Attention.h"
 
 using namespace mlir;
@@ -20,5 +19,6 @@ std::unique_ptr<Product> bsr::gpu::matchAttention(Operation *root,
   auto operands = AttentionOperands::match(*attention);
   if (!operands)
     return nullptr;
-  return matchFirst<AttentionProduct, AttentionGradient>(*operands, target);
+  return operands->dy ? matchGradient(*operands, target)
+                      : matchForward(*operands, target);
 }
