@@ -297,12 +297,13 @@ def test_accuracy(count=2**17):
 VECTOR, SCALAR = True, False
 # NaN and infinities are what this is about.
 np.seterr(all="ignore")
-test_integers()
-test_conversions()
-test_floats("f32", [(VECTOR, "-O0"), (VECTOR, "-O1", "--vector-bits=128", "--num-registers=16"),
-                    (VECTOR, "-O2", "--vector-bits=512", "--num-registers=32"),
-                    (VECTOR, "-O3", "--vector-bits=256", "--num-registers=16"), (SCALAR, "-O3")])
-test_floats("f64", [(VECTOR, "-O3"), (SCALAR, "-O1")])
-test_floats("f16", [(VECTOR, "-O3"), (SCALAR, "-O0")])
-test_floats("bf16", [(VECTOR, "-O3"), (VECTOR, "-O0"), (SCALAR, "-O2")])
-test_accuracy()
+if __name__ == "__main__":
+    test_integers()
+    test_conversions()
+    test_floats("f32", [(VECTOR, "-O0"), (VECTOR, "-O1", "--vector-bits=128", "--num-registers=16"),
+                        (VECTOR, "-O2", "--vector-bits=512", "--num-registers=32"),
+                        (VECTOR, "-O3", "--vector-bits=256", "--num-registers=16"), (SCALAR, "-O3")])
+    test_floats("f64", [(VECTOR, "-O3"), (SCALAR, "-O1")])
+    test_floats("f16", [(VECTOR, "-O3"), (SCALAR, "-O0")])
+    test_floats("bf16", [(VECTOR, "-O3"), (VECTOR, "-O0"), (SCALAR, "-O2")])
+    test_accuracy()

@@ -13,11 +13,10 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::interpreter;
 using llvm::createStringError;
 using llvm::Error;
 using llvm::Expected;
-using tools::Array;
-using tools::Datum;
 using tools::NamedArray;
 using tools::NamedArrays;
 
@@ -104,12 +103,12 @@ Expected<Results> Reference::call(ArrayRef<Datum> arguments, double scale,
                                   uint64_t seed) {
   isOutside = false;
   ScopedDiagnosticHandler listen(module.getContext(), [&](Diagnostic &said) {
-    isOutside |= said.str() == tools::outsideMessage;
+    isOutside |= said.str() == outsideMessage;
     return success(isOutside);
   });
-  tools::Rounding rounding(seed, scale);
+  Rounding rounding(seed, scale);
   FailureOr<SmallVector<Datum>> results =
-      tools::Interpreter(module, &rounding).call(step, arguments);
+      Interpreter(module, &rounding).call(step, arguments);
   if (failed(results))
     return createStringError(
         "expected a step that can be interpreted for --check, but got " +
@@ -145,7 +144,7 @@ Error Reference::fill(SampleSession &session, SmallVector<Datum> &arguments) {
 }
 
 /// How far two elements of a tensor of `type` are apart.
-static double getDifference(Type type, tools::Number a, tools::Number b) {
+static double getDifference(Type type, Number a, Number b) {
   return isa<FloatType>(getElementTypeOrSelf(type))
              ? std::abs(a.real - b.real)
              : std::abs(double(a.integer) - double(b.integer));
@@ -195,7 +194,7 @@ Error Reference::interpret(SampleSession &session) {
     auto element = dyn_cast<FloatType>(getElementTypeOrSelf(type));
     if (!element)
       continue;
-    double middle = getMedian(bound), roundoff = tools::getRoundoff(element);
+    double middle = getMedian(bound), roundoff = getRoundoff(element);
     double tiny = llvm::APFloat::getSmallest(element.getFloatSemantics())
                       .convertToDouble();
     for (auto [number, most] : llvm::zip_equal(first->elements, bound))
@@ -243,7 +242,7 @@ struct Comparison {
 Error Comparison::add(const std::string &name, Type type, const Array &right,
                       const Array &got, ArrayRef<double> bounds,
                       llvm::function_ref<bool(int64_t)> isLive) {
-  auto printElement = [&](tools::Number number) {
+  auto printElement = [&](Number number) {
     return isa<FloatType>(getElementTypeOrSelf(type))
                ? ::print(number.real)
                : std::to_string(number.integer);
@@ -256,7 +255,7 @@ Error Comparison::add(const std::string &name, Type type, const Array &right,
     if (!std::isfinite(bound))
       continue;
     ++compared;
-    tools::Number a = got.elements[size_t(i)], b = right.elements[size_t(i)];
+    Number a = got.elements[size_t(i)], b = right.elements[size_t(i)];
     double off = getDifference(type, a, b);
     if (!(off <= bound))
       return createStringError(

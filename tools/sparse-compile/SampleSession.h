@@ -5,7 +5,7 @@
 #ifndef BSR_TOOLS_SPARSE_COMPILE_SAMPLESESSION_H
 #define BSR_TOOLS_SPARSE_COMPILE_SAMPLESESSION_H
 
-#include "../sparse-run/Numbers.h"
+#include "../sparse-run/Files.h"
 #include "bsr/runtime.h"
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/StringRef.h"

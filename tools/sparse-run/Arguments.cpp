@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
+using namespace mlir::bsr::interpreter;
 using namespace tools;
 using llvm::createStringError;
 using llvm::Expected;

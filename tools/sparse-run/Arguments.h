@@ -5,7 +5,8 @@
 #ifndef BSR_TOOLS_SPARSERUN_ARGUMENTS_H
 #define BSR_TOOLS_SPARSERUN_ARGUMENTS_H
 
-#include "Interpreter.h"
+#include "Files.h"
+#include "bsr/Interpreter/Interpreter.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/Error.h"
@@ -15,7 +16,7 @@ namespace tools {
 /// The arguments of `step`, of `arrays` of their names; a pattern 'w' is
 /// w.bsr.row_ptr, w.bsr.col_idx and, unless slots are in their order,
 /// w.bsr.slot.
-llvm::Expected<llvm::SmallVector<Datum>>
+llvm::Expected<llvm::SmallVector<mlir::bsr::interpreter::Datum>>
 takeArguments(mlir::func::FuncOp step, const NamedArrays &arrays);
 
 /// The name of result `index` of `step`: that of the argument it is the next

@@ -5,7 +5,7 @@
 #ifndef BSR_TOOLS_SPARSERUN_ELEMENTS_H
 #define BSR_TOOLS_SPARSERUN_ELEMENTS_H
 
-#include "Numbers.h"
+#include "bsr/Interpreter/Numbers.h"
 #include "support/Element.h"
 #include "support/ElementType.h"
 
@@ -13,6 +13,10 @@
 #include <string_view>
 
 namespace tools {
+
+using mlir::bsr::interpreter::fromInteger;
+using mlir::bsr::interpreter::fromReal;
+using mlir::bsr::interpreter::Number;
 
 /// Element `index` of little-endian `data`.
 template <typename T>

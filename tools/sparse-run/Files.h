@@ -5,9 +5,20 @@
 #ifndef BSR_TOOLS_SPARSERUN_FILES_H
 #define BSR_TOOLS_SPARSERUN_FILES_H
 
-#include "Numbers.h"
+#include "bsr/Interpreter/Numbers.h"
+
+#include <map>
+#include <string>
 
 namespace tools {
+
+/// An array, and what its elements are.
+struct NamedArray {
+  enum Kind { Floats, Integers, Booleans };
+  Kind kind;
+  mlir::bsr::interpreter::Array array;
+};
+using NamedArrays = std::map<std::string, NamedArray>;
 
 /// Adds to `arrays` those of `path`: a safetensors file, a folder of NumPy's
 /// files "<name>.npy", or one of these. A later array of a name takes the place

@@ -21,6 +21,7 @@
 
 namespace cl = llvm::cl;
 using namespace mlir;
+using namespace mlir::bsr::interpreter;
 using namespace tools;
 using llvm::createStringError;
 using llvm::Error;

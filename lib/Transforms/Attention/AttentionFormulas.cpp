@@ -39,6 +39,17 @@ bool AttentionFormulas::depends(Value value) {
   return dependent[value] = result;
 }
 
+/// True if `op` is not another function of large numbers than of small ones.
+static bool isAnalytic(Operation *op) {
+  return isa<
+      arith::AddFOp, arith::DivFOp, arith::ExtFOp, arith::MulFOp, arith::NegFOp,
+      arith::SelectOp, arith::SubFOp, arith::TruncFOp, BarrierOp, math::CosOp,
+      math::CoshOp, math::ErfOp, math::ErfcOp, math::Exp2Op, math::ExpM1Op,
+      math::ExpOp, math::FPowIOp, math::FmaOp, math::IsFiniteOp, math::IsInfOp,
+      math::IsNaNOp, math::Log10Op, math::Log1pOp, math::Log2Op, math::LogOp,
+      math::RsqrtOp, math::SinOp, math::SinhOp, math::SqrtOp, math::TanhOp>(op);
+}
+
 /// True if `op` compares nothing that depends on scores, but with infinities
 /// and for NaN, or to find the maximum of a row.
 bool AttentionFormulas::isSmooth(linalg::GenericOp op) {
@@ -49,6 +60,9 @@ bool AttentionFormulas::isSmooth(linalg::GenericOp op) {
                              argument.getArgNumber() >= op.getNumDpsInputs()))
       varying.insert(argument);
   auto isVarying = [&](Value value) { return varying.contains(value); };
+  auto isVaryingFloat = [&](Value value) {
+    return isVarying(value) && isa<FloatType>(value.getType());
+  };
   auto isInfinite = [&](Value value) {
     std::optional<double> number;
     auto argument = dyn_cast<BlockArgument>(value);
@@ -65,7 +79,7 @@ bool AttentionFormulas::isSmooth(linalg::GenericOp op) {
   for (Operation &inner : op.getBody()->without_terminator()) {
     if (llvm::none_of(inner.getOperands(), isVarying))
       continue;
-    varying.insert(inner.getResult(0));
+    varying.insert(inner.result_begin(), inner.result_end());
     bool isComparison = isa<arith::CmpFOp, arith::MaximumFOp, arith::MaxNumFOp,
                             arith::MinimumFOp, arith::MinNumFOp>(inner);
     bool isOfNaN =
@@ -73,7 +87,8 @@ bool AttentionFormulas::isSmooth(linalg::GenericOp op) {
     if (isComparison && !isMaximum && !isOfNaN &&
         llvm::none_of(inner.getOperands(), isInfinite))
       return false;
-    if (isa<math::AbsFOp, math::PowFOp>(inner))
+    if (!isComparison && !isAnalytic(&inner) &&
+        llvm::any_of(inner.getOperands(), isVaryingFloat))
       return false;
   }
   return true;

@@ -5,7 +5,7 @@
 #ifndef BSR_TRANSFORMS_ATTENTION_ATTENTIONMATCHER_H
 #define BSR_TRANSFORMS_ATTENTION_ATTENTIONMATCHER_H
 
-#include "bsr/Analysis/EntryValues.h"
+#include "bsr/Interpreter/EntryValues.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace mlir::bsr {

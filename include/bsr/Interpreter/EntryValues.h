@@ -3,11 +3,13 @@
 // What an entry of a tensor is in numbers, for numbers that are chosen for what
 // it is computed from.
 
-#ifndef BSR_ANALYSIS_ENTRYVALUES_H
-#define BSR_ANALYSIS_ENTRYVALUES_H
+#ifndef BSR_INTERPRETER_ENTRYVALUES_H
+#define BSR_INTERPRETER_ENTRYVALUES_H
 
+#include "bsr/Interpreter/Body.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include <map>
+#include <memory>
 
 namespace mlir::bsr {
 
@@ -29,6 +31,10 @@ public:
   /// asked for once.
   void forget() { isKept = false; }
 
+  /// Rounds what operations compute to its type, as a step does: what depends
+  /// on the last digit, as a comparison may, is what it is there.
+  void round() { isRounded = true; }
+
   /// Makes `number` all entries of `tensor`.
   void set(Value tensor, double number) { given[tensor] = number; }
 
@@ -40,21 +46,26 @@ public:
   std::optional<double> get(Value tensor, ArrayRef<int64_t> at);
 
 private:
-  std::optional<double> find(Value tensor, ArrayRef<int64_t> at);
-  std::optional<double> compute(Value tensor, ArrayRef<int64_t> at);
-  std::optional<double> compute(linalg::GenericOp op, unsigned result,
-                                ArrayRef<int64_t> at);
-  std::optional<double> evaluate(linalg::GenericOp op, unsigned result,
-                                 ArrayRef<int64_t> loops,
-                                 std::optional<double> accumulator);
+  using Number = interpreter::Number;
 
-  bool isKept = true;
+  std::optional<Number> getLeaf(Value tensor, ArrayRef<int64_t> at);
+  std::optional<Number> find(Value tensor, ArrayRef<int64_t> at);
+  std::optional<Number> compute(Value tensor, ArrayRef<int64_t> at);
+  std::optional<Number> compute(linalg::GenericOp op, unsigned result,
+                                ArrayRef<int64_t> at);
+  interpreter::Body *getBody(linalg::GenericOp op);
+  std::optional<Number> evaluate(linalg::GenericOp op, unsigned result,
+                                 ArrayRef<int64_t> loops,
+                                 std::optional<Number> accumulator);
+
+  bool isKept = true, isRounded = false;
   DenseSet<Value> leaves;
   DenseMap<Value, double> given;
   Leaf leaf;
   Reduced reduced;
-  std::map<std::pair<void *, std::vector<int64_t>>, std::optional<double>>
+  std::map<std::pair<void *, std::vector<int64_t>>, std::optional<Number>>
       known;
+  DenseMap<Operation *, std::unique_ptr<interpreter::Body>> bodies;
 };
 
 /// True if `EntryValues` can compute the body of `op`.
@@ -62,4 +73,4 @@ bool isComputable(linalg::GenericOp op);
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_ENTRYVALUES_H
+#endif // BSR_INTERPRETER_ENTRYVALUES_H

@@ -2,26 +2,27 @@
 //
 // What operations of arith and math mean for doubles and integers: a table.
 
-#include "Scalars.h"
+#include "bsr/Interpreter/Scalars.h"
 
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "llvm/ADT/APFloat.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/ADT/bit.h"
 #include <cmath>
 
-using namespace tools;
 using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::interpreter;
 
 static unsigned getWidth(Type type) {
   type = getElementTypeOrSelf(type);
   return type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
 }
 
-int64_t tools::wrap(int64_t integer, unsigned width) {
+int64_t interpreter::wrap(int64_t integer, unsigned width) {
   if (width == 1)
     return integer & 1;
   return width >= 64 ? integer : llvm::SignExtend64(uint64_t(integer), width);
@@ -38,18 +39,39 @@ static int64_t getSigned(int64_t integer, unsigned width) {
   return width == 1 ? -integer : integer;
 }
 
-Number tools::getNumber(Attribute attribute) {
-  if (auto real = dyn_cast<FloatAttr>(attribute)) {
-    APFloat value = real.getValue();
-    bool isInexact;
-    value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
-                  &isInexact);
-    return fromReal(value.convertToDouble());
-  }
+/// The double that is nearest to `value`.
+static double toDouble(APFloat value) {
+  bool isInexact;
+  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
+                &isInexact);
+  return value.convertToDouble();
+}
+
+static APFloat fromDouble(double real, const llvm::fltSemantics &semantics) {
+  APFloat value(real);
+  bool isInexact;
+  value.convert(semantics, APFloat::rmNearestTiesToEven, &isInexact);
+  return value;
+}
+
+double interpreter::round(double real, const llvm::fltSemantics &semantics) {
+  return toDouble(fromDouble(real, semantics));
+}
+
+Number interpreter::getNumber(Attribute attribute) {
+  if (auto real = dyn_cast<FloatAttr>(attribute))
+    return fromReal(toDouble(real.getValue()));
   APInt value = cast<IntegerAttr>(attribute).getValue();
-  unsigned width = value.getBitWidth();
-  return fromInteger(wrap(
-      int64_t(value.getLoBits(std::min(width, 64u)).getZExtValue()), width));
+  return fromInteger(
+      wrap(int64_t(value.zextOrTrunc(64).getZExtValue()), value.getBitWidth()));
+}
+
+std::optional<Number> interpreter::getConstantNumber(Operation *op) {
+  Attribute constant;
+  if (op->getNumOperands() == 0 && matchPattern(op, m_Constant(&constant)) &&
+      isa<FloatAttr, IntegerAttr>(constant))
+    return getNumber(constant);
+  return std::nullopt;
 }
 
 /// Functions of one and two floats.
@@ -177,19 +199,14 @@ static ScalarFunction makeComparison(arith::CmpIOp op) {
 
 /// The bits of `real` as those of a float of type `type`, and back.
 static int64_t encode(double real, FloatType type) {
-  APFloat value(real);
-  bool isInexact;
-  value.convert(type.getFloatSemantics(), APFloat::rmNearestTiesToEven,
-                &isInexact);
+  APFloat value = fromDouble(real, type.getFloatSemantics());
   return wrap(int64_t(value.bitcastToAPInt().getZExtValue()), type.getWidth());
 }
 
 static double decode(int64_t bits, FloatType type) {
   unsigned width = type.getWidth();
-  return getNumber(
-             FloatAttr::get(type, APFloat(type.getFloatSemantics(),
-                                          APInt(width, getBits(bits, width)))))
-      .real;
+  return toDouble(
+      APFloat(type.getFloatSemantics(), APInt(width, getBits(bits, width))));
 }
 
 static ScalarFunction makeBitcast(arith::BitcastOp op) {
@@ -330,10 +347,30 @@ static ScalarFunction getRealFunction(Operation *op) {
       TEST(math::IsFiniteOp, std::isfinite(x))
       TEST(math::IsInfOp, std::isinf(x))
       TEST(math::IsNaNOp, std::isnan(x))
-      TEST(math::IsNormalOp, std::isnormal(x))
+      .Case([](math::IsNormalOp op) -> Result {
+        auto type = cast<FloatType>(getElementTypeOrSelf(op.getOperand()));
+        double least = toDouble(
+            APFloat::getSmallestNormalized(type.getFloatSemantics()));
+        return [least](const Number *in, Number *out) {
+          double x = in->real;
+          out->integer = std::isfinite(x) && std::fabs(x) >= least;
+        };
+      })
       .Case([](math::FmaOp) -> Result {
         return [](const Number *in, Number *out) {
           out->real = std::fma(in[0].real, in[1].real, in[2].real);
+        };
+      })
+      .Case([](math::ClampFOp) -> Result {
+        return [](const Number *in, Number *out) {
+          out->real =
+              maximum(minimum(in[0].real, in[2].real), in[1].real);
+        };
+      })
+      .Case([](math::SincosOp) -> Result {
+        return [](const Number *in, Number *out) {
+          out[0].real = std::sin(in->real);
+          out[1].real = std::cos(in->real);
         };
       })
       .Case([](math::FPowIOp) -> Result {
@@ -508,12 +545,12 @@ static int64_t evaluate(AffineExpr expr, const Number *in, unsigned numDims) {
   }
 }
 
-ScalarFunction tools::getScalarFunction(Operation *op) {
+ScalarFunction interpreter::getScalarFunction(Operation *op) {
   if (isa<arith::SelectOp>(op))
     return [](const Number *in, Number *out) {
       *out = in[0].integer ? in[1] : in[2];
     };
-  if (isa<mlir::bsr::BarrierOp, mlir::bsr::GradientOp>(op))
+  if (isa<BarrierOp, GradientOp>(op))
     return [](const Number *in, Number *out) { *out = *in; };
   if (auto apply = dyn_cast<affine::AffineApplyOp>(op)) {
     AffineMap map = apply.getAffineMap();

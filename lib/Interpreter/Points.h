@@ -2,14 +2,14 @@
 //
 // Points of loops, and where elements lie at them.
 
-#ifndef BSR_TOOLS_SPARSERUN_POINTS_H
-#define BSR_TOOLS_SPARSERUN_POINTS_H
+#ifndef BSR_LIB_INTERPRETER_POINTS_H
+#define BSR_LIB_INTERPRETER_POINTS_H
 
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/AffineMap.h"
 #include <vector>
 
-namespace tools {
+namespace mlir::bsr::interpreter {
 
 /// Calls `run` with each point of loops of `extents`, the last runs fastest.
 template <typename Run>
@@ -71,6 +71,6 @@ getLinearMap(mlir::AffineMap map, const std::vector<int64_t> &shape) {
   return linear;
 }
 
-} // namespace tools
+} // namespace mlir::bsr::interpreter
 
-#endif // BSR_TOOLS_SPARSERUN_POINTS_H
+#endif // BSR_LIB_INTERPRETER_POINTS_H

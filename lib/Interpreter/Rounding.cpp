@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "Rounding.h"
+#include "bsr/Interpreter/Rounding.h"
 
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -8,10 +8,11 @@
 #include "llvm/ADT/APFloat.h"
 #include <cmath>
 
-using namespace tools;
 using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::interpreter;
 
-double tools::getRoundoff(FloatType type) {
+double interpreter::getRoundoff(FloatType type) {
   int bits = int(type.getFPMantissaWidth());
   return std::ldexp(type.isF64() ? 4 : 1, -bits);
 }
@@ -22,14 +23,32 @@ static bool isExact(Operation *op) {
              arith::MaxNumFOp, arith::MinNumFOp, arith::NegFOp, arith::ExtFOp,
              arith::BitcastOp, math::AbsFOp, math::CopySignOp, math::CeilOp,
              math::FloorOp, math::RoundOp, math::RoundEvenOp, math::TruncOp,
-             bsr::BarrierOp>(op);
+             BarrierOp>(op);
+}
+
+/// The type that the result of `op` is rounded to, or null.
+static FloatType getRoundedType(Operation *op) {
+  if (op->getNumResults() != 1 || isExact(op))
+    return {};
+  return dyn_cast<FloatType>(getElementTypeOrSelf(op->getResult(0)));
+}
+
+ScalarFunction interpreter::roundResult(Operation *op,
+                                        ScalarFunction function) {
+  FloatType type = getRoundedType(op);
+  if (!function || !type || type.isF64())
+    return function;
+  return
+      [function = std::move(function),
+       &semantics = type.getFloatSemantics()](const Number *in, Number *out) {
+        function(in, out);
+        out->real = interpreter::round(out->real, semantics);
+      };
 }
 
 ScalarFunction Rounding::change(Operation *op, ScalarFunction function) {
-  if (!function || op->getNumResults() != 1 || isExact(op))
-    return function;
-  auto type = dyn_cast<FloatType>(getElementTypeOrSelf(op->getResult(0)));
-  if (!type)
+  FloatType type = getRoundedType(op);
+  if (!function || !type)
     return function;
   double roundoff = getRoundoff(type);
   double largest =

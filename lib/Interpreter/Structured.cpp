@@ -2,13 +2,14 @@
 //
 // Operations of linalg: every point of the loops, in their order.
 
-#include "Body.h"
 #include "Points.h"
+#include "bsr/Interpreter/Interpreter.h"
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
-using namespace tools;
 using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::interpreter;
 
 /// Where an operand's element is read at a point, or the number that it is.
 namespace {
@@ -55,7 +56,7 @@ static LogicalResult run(linalg::LinalgOp op, Interpreter &interpreter) {
     operands.push_back(access);
   }
   Body body;
-  if (failed(body.prepare(*op.getBlock(), interpreter)))
+  if (failed(interpreter.prepare(body, *op.getBlock())))
     return failure();
   forEachPoint(extents, [&](const std::vector<int64_t> &point) {
     for (auto [i, operand] : llvm::enumerate(operands))
@@ -67,11 +68,11 @@ static LogicalResult run(linalg::LinalgOp op, Interpreter &interpreter) {
   });
   for (auto [value, result] : llvm::zip_equal(op->getResults(), results))
     interpreter.set(value, std::move(result));
-  return body.finish();
+  return interpreter.finish();
 }
 
-std::optional<LogicalResult> tools::interpretLinalg(Operation *op,
-                                                    Interpreter &interpreter) {
+std::optional<LogicalResult>
+interpreter::interpretLinalg(Operation *op, Interpreter &interpreter) {
   if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
     return run(linalgOp, interpreter);
   return std::nullopt;

@@ -2,15 +2,17 @@
 //
 // Operations on numbers.
 
-#ifndef BSR_TOOLS_SPARSERUN_SCALARS_H
-#define BSR_TOOLS_SPARSERUN_SCALARS_H
+#ifndef BSR_INTERPRETER_SCALARS_H
+#define BSR_INTERPRETER_SCALARS_H
 
-#include "Numbers.h"
+#include "bsr/Interpreter/Numbers.h"
 
 #include "mlir/IR/Operation.h"
+#include "llvm/ADT/APFloat.h"
 #include <functional>
+#include <optional>
 
-namespace tools {
+namespace mlir::bsr::interpreter {
 
 /// Computes the results of an operation on numbers from its operands.
 using ScalarFunction =
@@ -19,14 +21,20 @@ using ScalarFunction =
 /// What `op`, of `arith`, `math` or `affine`, or a `bsr.barrier`, computes of
 /// numbers, or of each element of tensors; null if it is not interpreted. The
 /// function refers to `op`.
-ScalarFunction getScalarFunction(mlir::Operation *op);
+ScalarFunction getScalarFunction(Operation *op);
 
 /// `integer` as one of `width` bits.
 int64_t wrap(int64_t integer, unsigned width);
 
 /// The number that `attribute` says, of a float, an integer, a Boolean.
-Number getNumber(mlir::Attribute attribute);
+Number getNumber(Attribute attribute);
 
-} // namespace tools
+/// The number that `op` is if it is a constant of one.
+std::optional<Number> getConstantNumber(Operation *op);
 
-#endif // BSR_TOOLS_SPARSERUN_SCALARS_H
+/// The float of `semantics` that is nearest to `real`.
+double round(double real, const llvm::fltSemantics &semantics);
+
+} // namespace mlir::bsr::interpreter
+
+#endif // BSR_INTERPRETER_SCALARS_H

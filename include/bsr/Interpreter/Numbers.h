@@ -2,15 +2,13 @@
 //
 // What an interpreted program computes with. Knows nothing of LLVM.
 
-#ifndef BSR_TOOLS_SPARSERUN_NUMBERS_H
-#define BSR_TOOLS_SPARSERUN_NUMBERS_H
+#ifndef BSR_INTERPRETER_NUMBERS_H
+#define BSR_INTERPRETER_NUMBERS_H
 
 #include <cstdint>
-#include <map>
-#include <string>
 #include <vector>
 
-namespace tools {
+namespace mlir::bsr::interpreter {
 
 /// An element of any type. Floats are doubles, whatever their type: nothing is
 /// rounded. Integers are extended from their type's width by their sign, those
@@ -38,14 +36,6 @@ struct Array {
   std::vector<Number> elements;
 };
 
-/// An array, and what its elements are.
-struct NamedArray {
-  enum Kind { Floats, Integers, Booleans };
-  Kind kind;
-  Array array;
-};
-using NamedArrays = std::map<std::string, NamedArray>;
+} // namespace mlir::bsr::interpreter
 
-} // namespace tools
-
-#endif // BSR_TOOLS_SPARSERUN_NUMBERS_H
+#endif // BSR_INTERPRETER_NUMBERS_H

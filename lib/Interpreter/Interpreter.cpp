@@ -2,31 +2,33 @@
 //
 // Goes through a program: calls, control flow, constants, numbers.
 
-#include "Interpreter.h"
+#include "bsr/Interpreter/Interpreter.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include <cmath>
 
-using namespace tools;
 using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::interpreter;
 
 /// Calls within calls: a program that is meant has few.
 static constexpr unsigned deepest = 100;
 
-std::vector<int64_t> tools::getShape(Type type) {
+std::vector<int64_t> interpreter::getShape(Type type) {
   ArrayRef<int64_t> shape = cast<ShapedType>(type).getShape();
   return {shape.begin(), shape.end()};
 }
 
-int64_t tools::getNumElements(const std::vector<int64_t> &shape) {
+int64_t interpreter::getNumElements(const std::vector<int64_t> &shape) {
   int64_t count = 1;
   for (int64_t extent : shape)
     count *= extent;
   return count;
 }
 
-Array tools::makeUnspecified(Type type) {
+Array interpreter::makeUnspecified(Type type) {
   Array array = {getShape(type), {}};
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(type));
   unsigned width = isFloat || getElementTypeOrSelf(type).isIndex()
@@ -38,7 +40,7 @@ Array tools::makeUnspecified(Type type) {
   return array;
 }
 
-FailureOr<Array> tools::getElements(ElementsAttr attribute) {
+FailureOr<Array> interpreter::getElements(ElementsAttr attribute) {
   if (auto resource = dyn_cast<DenseResourceElementsAttr>(attribute)) {
     AsmResourceBlob *blob = resource.getRawHandle().getBlob();
     ShapedType type = resource.getType();
@@ -58,9 +60,41 @@ FailureOr<Array> tools::getElements(ElementsAttr attribute) {
   return array;
 }
 
-ScalarFunction Interpreter::getFunction(Operation *op) const {
+/// An element of a tensor from outside of a body.
+ScalarFunction Interpreter::makeExtract(Operation *op) {
+  const Array *array = &getArray(op->getOperand(0));
+  return [this, op, array](const Number *in, Number *out) {
+    int64_t place = 0;
+    for (auto [i, extent] : llvm::enumerate(array->shape)) {
+      int64_t index = in[i].integer;
+      if (index < 0 || index >= extent) {
+        outside = op;
+        return;
+      }
+      place = place * extent + index;
+    }
+    *out = array->elements[size_t(place)];
+  };
+}
+
+ScalarFunction Interpreter::getFunction(Operation *op) {
+  if (isa<tensor::ExtractOp>(op))
+    return makeExtract(op);
   ScalarFunction function = getScalarFunction(op);
   return rounding ? rounding->change(op, std::move(function)) : function;
+}
+
+LogicalResult Interpreter::prepare(Body &body, Block &block) {
+  Operation *unknown = body.prepare(block, *this);
+  if (!unknown)
+    return success();
+  return unknown->emitError() << "expected an operation on numbers that "
+                                 "sparse-run interprets, but got '"
+                              << unknown->getName() << "'";
+}
+
+LogicalResult Interpreter::finish() const {
+  return outside ? outside->emitError(outsideMessage) : success();
 }
 
 Number Interpreter::getNumber(Value value) const {
@@ -238,14 +272,14 @@ LogicalResult Interpreter::run(Operation *op) {
       set(op->getResult(0), std::move(*array));
       return success();
     }
-    if (isa<FloatAttr, IntegerAttr>(constant)) {
-      set(op->getResult(0), tools::getNumber(constant));
-      return success();
-    }
+  }
+  if (std::optional<Number> number = getConstantNumber(op)) {
+    set(op->getResult(0), *number);
+    return success();
   }
   if (auto call = dyn_cast<func::CallOp>(op))
     return runCall(op, call.getCalleeAttr(), call.getOperands());
-  if (auto launch = dyn_cast<bsr::LaunchOp>(op))
+  if (auto launch = dyn_cast<LaunchOp>(op))
     return runCall(op, launch.getKernelAttr(), launch.getInputs());
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return runFor(loop);

@@ -2,14 +2,15 @@
 //
 // Operations of tensor: which element goes where.
 
-#include "Body.h"
 #include "Points.h"
+#include "bsr/Interpreter/Interpreter.h"
 
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 
-using namespace tools;
 using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::interpreter;
 
 /// The place of `indices` in an array of `shape`, or nothing outside of it.
 static std::optional<size_t> getPlace(const std::vector<int64_t> &shape,
@@ -119,7 +120,7 @@ static LogicalResult runReshape(Operation *op, Interpreter &interpreter) {
 static LogicalResult runGenerate(Operation *op, Interpreter &interpreter) {
   Array array = makeUnspecified(op->getResult(0).getType());
   Body body;
-  if (failed(body.prepare(op->getRegion(0).front(), interpreter)))
+  if (failed(interpreter.prepare(body, op->getRegion(0).front())))
     return failure();
   size_t next = 0;
   forEachPoint(array.shape, [&](const std::vector<int64_t> &point) {
@@ -140,7 +141,7 @@ static LogicalResult runGenerate(Operation *op, Interpreter &interpreter) {
     });
   }
   interpreter.set(op->getResult(0), std::move(array));
-  return body.finish();
+  return interpreter.finish();
 }
 
 static LogicalResult runConcat(tensor::ConcatOp op, Interpreter &interpreter) {
@@ -159,8 +160,8 @@ static LogicalResult runConcat(tensor::ConcatOp op, Interpreter &interpreter) {
   return success();
 }
 
-std::optional<LogicalResult> tools::interpretTensor(Operation *op,
-                                                    Interpreter &interpreter) {
+std::optional<LogicalResult>
+interpreter::interpretTensor(Operation *op, Interpreter &interpreter) {
   using Done = std::optional<LogicalResult>;
   return llvm::TypeSwitch<Operation *, Done>(op)
       .Case([&](tensor::EmptyOp op) -> Done {

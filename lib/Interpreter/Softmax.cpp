@@ -2,15 +2,15 @@
 //
 // Attention and its gradient by their formulas.
 
-#include "Interpreter.h"
 #include "Points.h"
+#include "bsr/Interpreter/Interpreter.h"
 
 #include "bsr/Dialect/Attention.h"
 #include <cmath>
 
-using namespace tools;
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::interpreter;
 
 namespace {
 /// A tensor of an attention: read or made, at points of all its dimensions.
@@ -194,8 +194,8 @@ static void runGradient(AttentionGradOp op, Interpreter &in) {
   in.set(op.getDv(), dv.take());
 }
 
-std::optional<LogicalResult> tools::interpretAttention(Operation *op,
-                                                       Interpreter &in) {
+std::optional<LogicalResult> interpreter::interpretAttention(Operation *op,
+                                                             Interpreter &in) {
   if (auto forward = dyn_cast<AttentionOp>(op))
     return runForward(forward, in), success();
   if (auto gradient = dyn_cast<AttentionGradOp>(op))

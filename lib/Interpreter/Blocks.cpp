@@ -2,15 +2,15 @@
 //
 // The dialect's operations by their formulas.
 
-#include "Interpreter.h"
+#include "bsr/Interpreter/Interpreter.h"
 
 #include "bsr/Dialect/Rows.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
-using namespace tools;
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::interpreter;
 
 /// Activations: features of all points before and after their dimension.
 namespace {
@@ -347,8 +347,8 @@ static Array runScoreRows(ScoreRowsOp op, Interpreter &in) {
                    getSumOfRows(op, in.getArray(op.getIndices()), updates));
 }
 
-std::optional<LogicalResult> tools::interpretBlocks(Operation *op,
-                                                    Interpreter &in) {
+std::optional<LogicalResult> interpreter::interpretBlocks(Operation *op,
+                                                          Interpreter &in) {
   using Done = std::optional<LogicalResult>;
   auto compute = [&](auto run) {
     return [&in, run](auto op) -> Done {
