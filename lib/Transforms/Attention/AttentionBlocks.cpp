@@ -37,6 +37,7 @@ LiveEntries::LiveEntries(const AttentionMatch &match)
     : match(&match),
       values([](Value, ArrayRef<int64_t>) { return std::optional<double>(); }) {
   values.forget();
+  values.round();
   auto isKnown = [&](const Labelled &tensor) {
     return llvm::all_of(tensor.labels,
                         [&](int64_t label) {
