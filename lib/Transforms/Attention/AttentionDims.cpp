@@ -182,9 +182,19 @@ std::optional<Labels> AttentionScores::getLoopLabels(linalg::GenericOp op) {
 
 /// Finds the products that make what `value` is element by element.
 void AttentionScores::findGradient(Value value, const Labels &labels) {
-  auto op = value.getDefiningOp<linalg::GenericOp>();
-  if (!op || this->labels.count(value) || products.count(op) ||
+  Operation *producer = value.getDefiningOp();
+  if (!producer || this->labels.count(value) || products.count(producer) ||
       !searched.insert(value).second)
+    return;
+  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(producer)) {
+    bool isWhole = true;
+    Labels source = getReshaped(producer, labels, /*isBackward=*/true, isWhole);
+    if (isWhole)
+      findGradient(producer->getOperand(0), source);
+    return;
+  }
+  auto op = dyn_cast<linalg::GenericOp>(producer);
+  if (!op)
     return;
   Labels loops(op.getNumLoops(), -1);
   AffineMap map = op.getIndexingMapMatchingResult(cast<OpResult>(value));

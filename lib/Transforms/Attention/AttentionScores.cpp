@@ -65,6 +65,14 @@ bool AttentionScores::isBatchSum(linalg::GenericOp op, const Labels &loops) {
          llvm::is_contained(last->getOperands(), body->getArgument(1));
 }
 
+bool AttentionScores::areNamed(linalg::GenericOp op, const Labels &loops) {
+  return llvm::all_of(llvm::zip_equal(loops, op.getStaticLoopRanges()),
+                      [](auto it) {
+                        auto [label, range] = it;
+                        return label >= 0 || range == 1;
+                      });
+}
+
 bool AttentionScores::followGeneric(linalg::GenericOp op) {
   std::optional<Labels> loops = getLoopLabels(op);
   if (!loops)
@@ -72,12 +80,7 @@ bool AttentionScores::followGeneric(linalg::GenericOp op) {
   for (Value init : op.getDpsInits())
     if (labels.count(init))
       return stop(op, "starts from scores");
-  bool isWhole = llvm::all_of(llvm::zip_equal(*loops, op.getStaticLoopRanges()),
-                              [](auto it) {
-                                auto [label, range] = it;
-                                return label >= 0 || range == 1;
-                              });
-  if (isProduct(op) && !isWhole) {
+  if (isProduct(op) && !areNamed(op, *loops)) {
     bool isFirst = labels.count(op->getOperand(0));
     if (isFirst && labels.count(op->getOperand(1)))
       return stop(op, "multiplies scores with scores");

@@ -76,6 +76,9 @@ private:
   std::optional<unsigned> findKeyDim();
   bool setDims(unsigned keyDim);
   std::optional<Labels> getLoopLabels(linalg::GenericOp op);
+  /// True if `loops` says what each loop of `op` is, but for those of one
+  /// iteration.
+  static bool areNamed(linalg::GenericOp op, const Labels &loops);
   bool nameDims();
   void findGradient(Value value, const Labels &labels);
 

@@ -14,48 +14,48 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 std::optional<double> bsr::getConstant(Value value) {
-  EntryValues values(
-      [](Value, ArrayRef<int64_t>) { return std::optional<double>(); });
-  // The first and the last entry, of what is the same everywhere.
-  Value at = value;
-  while (Operation *op = at.getDefiningOp()) {
+  // What is the same everywhere, but for copies and broadcasts of it.
+  while (Operation *op = value.getDefiningOp()) {
     auto generic = dyn_cast<linalg::GenericOp>(op);
-    if (generic && isPointwise(generic) && getYieldedInput(generic)) {
-      at = getYieldedInput(generic)->get();
-      continue;
-    }
-    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
-      at = op->getOperand(0);
-      continue;
-    }
-    break;
+    if (generic && isPointwise(generic) && getYieldedInput(generic))
+      value = getYieldedInput(generic)->get();
+    else if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+      value = op->getOperand(0);
+    else
+      break;
   }
-  if (!isa<RankedTensorType>(at.getType())) {
-    FloatAttr number;
-    auto constant = at.getDefiningOp<arith::ConstantOp>();
-    if (constant)
-      number = dyn_cast<FloatAttr>(constant.getValue());
-    return number ? std::optional(number.getValueAsDouble()) : std::nullopt;
-  }
-  Operation *op = at.getDefiningOp();
-  auto constant = dyn_cast_or_null<arith::ConstantOp>(op);
-  if (!isa_and_nonnull<linalg::FillOp>(op) &&
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  auto constant = value.getDefiningOp<arith::ConstantOp>();
+  if (type && !value.getDefiningOp<linalg::FillOp>() &&
       !(constant && isa<SplatElementsAttr>(constant.getValue())))
     return std::nullopt;
-  return values.get(at, SmallVector<int64_t>(
-                            cast<RankedTensorType>(at.getType()).getRank(), 0));
+  EntryValues values(
+      [](Value, ArrayRef<int64_t>) { return std::optional<double>(); });
+  return values.get(value, SmallVector<int64_t>(type ? type.getRank() : 0, 0));
 }
 
 namespace {
-/// A body of one operation, of which one operand is what was followed.
+/// A body of one operation, of which one operand is what was followed. What it
+/// takes may be widened first: a bias in bf16 to the f32 of scores.
 class Term {
 public:
   Term(AttentionScores &scores, linalg::GenericOp op, Value followed,
        const Labels &loops)
       : scores(scores), op(op), followed(followed), loops(loops) {}
 
+  /// The operation, or null if there are several.
+  Operation *getOperation() {
+    Operation *last =
+        op.getBody()->getTerminator()->getOperand(0).getDefiningOp();
+    bool isOne =
+        last && last->getBlock() == op.getBody() &&
+        llvm::all_of(op.getBody()->without_terminator(), [&](Operation &each) {
+          return &each == last || isa<arith::ExtFOp>(each);
+        });
+    return isOne ? last : nullptr;
+  }
   bool isFollowed(Value value) {
-    auto argument = dyn_cast<BlockArgument>(value);
+    auto argument = dyn_cast<BlockArgument>(getNarrow(value));
     return argument && argument.getOwner() == op.getBody() &&
            argument.getArgNumber() < op.getNumDpsInputs() &&
            op->getOperand(argument.getArgNumber()) == followed;
@@ -63,7 +63,7 @@ public:
   /// The tensor that `value` is an element of, or null if it is no tensor or
   /// depends on the scores.
   Labelled getTensor(Value value) {
-    auto argument = dyn_cast<BlockArgument>(value);
+    auto argument = dyn_cast<BlockArgument>(getNarrow(value));
     if (!argument || argument.getOwner() != op.getBody() ||
         argument.getArgNumber() >= op.getNumDpsInputs())
       return {};
@@ -82,6 +82,12 @@ public:
   }
 
 private:
+  /// `value` before it was widened.
+  static Value getNarrow(Value value) {
+    auto widened = value.getDefiningOp<arith::ExtFOp>();
+    return widened ? widened.getIn() : value;
+  }
+
   AttentionScores &scores;
   linalg::GenericOp op;
   Value followed;
@@ -96,15 +102,15 @@ bool AttentionScores::addTerm(linalg::GenericOp op, Value score) {
   if (!isPointwise(op) || op->getNumResults() != 1)
     return false;
   std::optional<Labels> loops = getLoopLabels(op);
-  if (!loops || llvm::is_contained(*loops, -1))
+  if (!loops || !areNamed(op, *loops))
     return false;
   Block *body = op.getBody();
   Term term(*this, op, score, *loops);
   Value yielded = body->getTerminator()->getOperand(0);
   if (term.isFollowed(yielded))
     return true;
-  Operation *last = yielded.getDefiningOp();
-  if (!last || !llvm::hasSingleElement(body->without_terminator()))
+  Operation *last = term.getOperation();
+  if (!last)
     return false;
   if (isa<arith::ExtFOp, arith::TruncFOp>(last))
     return term.isFollowed(last->getOperand(0));
@@ -149,11 +155,15 @@ bool AttentionScores::addTerm(linalg::GenericOp op, Value score) {
 }
 
 /// Finds what is exponentiated: the product with all that is applied to it
-/// element by element before its rows are reduced.
+/// element by element before its rows are reduced, reshaped or not.
 void AttentionScores::findTerms() {
   Value score = found.scores->getResult(0);
   while (true) {
-    linalg::GenericOp next;
+    Operation *next = nullptr;
+    for (Operation *user : score.getUsers())
+      if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(user) &&
+          labels.count(user->getResult(0)))
+        next = user;
     for (Operation *user : score.getUsers()) {
       auto op = dyn_cast<linalg::GenericOp>(user);
       if (!op || !labels.count(op->getResult(0)) || rowReductions.contains(op))
@@ -194,14 +204,14 @@ bool AttentionScores::peelFactor(Site &site) {
     followed = input;
   }
   Block *body = op.getBody();
-  if (!loops || !followed || llvm::is_contained(*loops, -1))
+  if (!loops || !followed || !areNamed(op, *loops))
     return false;
   Term term(*this, op, followed->get(), *loops);
   AttentionMatch::Factor factor = found.factor;
   Value yielded = body->getTerminator()->getOperand(0);
-  Operation *last = yielded.getDefiningOp();
   if (!term.isFollowed(yielded)) {
-    if (!last || !llvm::hasSingleElement(body->without_terminator()))
+    Operation *last = term.getOperation();
+    if (!last)
       return false;
     if (isa<arith::MulFOp, arith::DivFOp>(last)) {
       bool isFirst = term.isFollowed(last->getOperand(0));

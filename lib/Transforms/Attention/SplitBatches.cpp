@@ -5,6 +5,7 @@
 // operations around.)
 
 #include "SplitBatches.h"
+#include "AttentionMatcher.h"
 #include "ShareKeys.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attributes.h"
@@ -232,19 +233,27 @@ static linalg::GenericOp split(linalg::GenericOp op, unsigned loop,
   return product;
 }
 
-/// Splits a batch dimension of `op`; null if there is none that was merged.
-static linalg::GenericOp splitOne(linalg::GenericOp op) {
+namespace {
+/// A loop of a product that is a batch dimension, and of which.
+struct MergedLoop {
+  unsigned loop;
+  SmallVector<int64_t> parts;
+};
+} // namespace
+
+/// A batch dimension of `op` that was merged, if there is one.
+static std::optional<MergedLoop> getMergedLoop(linalg::GenericOp op) {
   if (op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
       !linalg::isaContractionOpInterface(op) || !isZeros(op.getDpsInits()[0]))
-    return {};
+    return std::nullopt;
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   if (!llvm::all_of(maps,
                     [](AffineMap map) { return map.isProjectedPermutation(); }))
-    return {};
+    return std::nullopt;
   FailureOr<linalg::ContractionDimensions> dims =
       linalg::inferContractionDims(op);
   if (failed(dims))
-    return {};
+    return std::nullopt;
   for (unsigned loop : dims->batch)
     for (auto [value, map] : llvm::zip_equal(
              SmallVector<Value>{op->getOperand(0), op->getOperand(1),
@@ -252,12 +261,32 @@ static linalg::GenericOp splitOne(linalg::GenericOp op) {
              maps))
       if (SmallVector<int64_t> parts = getParts(value, *getDim(map, loop));
           !parts.empty())
-        return split(op, loop, parts);
-  return {};
+        return MergedLoop{loop, parts};
+  return std::nullopt;
+}
+
+/// The products of attention in `block` that are found as they are.
+static DenseSet<Operation *> findWhole(Block &block) {
+  DenseSet<Operation *> maximized = findMaximized(block), whole;
+  for (auto op : block.getOps<linalg::GenericOp>()) {
+    AttentionObstacle obstacle;
+    if (auto match = matchAttention(op, maximized, obstacle))
+      for (Operation *product :
+           {match->scores, match->output, match->queryGradient,
+            match->keyGradient, match->valueGradient,
+            match->probabilityGradient})
+        whole.insert(product);
+  }
+  return whole;
 }
 
 void bsr::splitBatches(Block &block) {
-  for (auto op : llvm::to_vector(block.getOps<linalg::GenericOp>()))
-    while (op)
-      op = splitOne(op);
+  auto products = llvm::to_vector(block.getOps<linalg::GenericOp>());
+  if (llvm::none_of(products, [](auto op) { return getMergedLoop(op); }))
+    return;
+  DenseSet<Operation *> whole = findWhole(block);
+  for (linalg::GenericOp op : products)
+    if (!whole.contains(op))
+      while (std::optional<MergedLoop> loop = getMergedLoop(op))
+        op = split(op, loop->loop, loop->parts);
 }

@@ -13,7 +13,8 @@ namespace mlir::bsr {
 /// dimensions of what an operand is collapsed from or of what the result is
 /// expanded to, as a program that has but one batch dimension for its products
 /// merges sequences and heads. Reshapes around the products become views of
-/// these dimensions, or go away.
+/// these dimensions, or go away. Products of an attention whose softmax has
+/// them merged, too, stay as they are.
 void splitBatches(Block &block);
 
 } // namespace mlir::bsr
