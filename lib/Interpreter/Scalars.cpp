@@ -112,88 +112,13 @@ static double maximum(double a, double b) {
 
 static double minimum(double a, double b) { return -maximum(-a, -b); }
 
-static bool compare(arith::CmpFPredicate predicate, double a, double b) {
-  using P = arith::CmpFPredicate;
-  bool isUnordered = std::isnan(a) || std::isnan(b);
-  switch (predicate) {
-  case P::AlwaysFalse:
-    return false;
-  case P::AlwaysTrue:
-    return true;
-  case P::ORD:
-    return !isUnordered;
-  case P::UNO:
-    return isUnordered;
-  case P::OEQ:
-    return a == b;
-  case P::OGT:
-    return a > b;
-  case P::OGE:
-    return a >= b;
-  case P::OLT:
-    return a < b;
-  case P::OLE:
-    return a <= b;
-  case P::ONE:
-    return !isUnordered && a != b;
-  case P::UEQ:
-    return isUnordered || a == b;
-  case P::UGT:
-    return isUnordered || a > b;
-  case P::UGE:
-    return isUnordered || a >= b;
-  case P::ULT:
-    return isUnordered || a < b;
-  case P::ULE:
-    return isUnordered || a <= b;
-  case P::UNE:
-    return isUnordered || a != b;
-  }
-  llvm_unreachable("a predicate");
-}
-
 static ScalarFunction makeComparison(arith::CmpIOp op) {
-  using P = arith::CmpIPredicate;
-  P predicate = op.getPredicate();
+  arith::CmpIPredicate predicate = op.getPredicate();
   unsigned width = getWidth(op.getLhs().getType());
   return [=](const Number *in, Number *out) {
-    int64_t a = getSigned(in[0].integer, width);
-    int64_t b = getSigned(in[1].integer, width);
-    uint64_t c = getBits(a, width), d = getBits(b, width);
-    bool isTrue = false;
-    switch (predicate) {
-    case P::eq:
-      isTrue = a == b;
-      break;
-    case P::ne:
-      isTrue = a != b;
-      break;
-    case P::slt:
-      isTrue = a < b;
-      break;
-    case P::sle:
-      isTrue = a <= b;
-      break;
-    case P::sgt:
-      isTrue = a > b;
-      break;
-    case P::sge:
-      isTrue = a >= b;
-      break;
-    case P::ult:
-      isTrue = c < d;
-      break;
-    case P::ule:
-      isTrue = c <= d;
-      break;
-    case P::ugt:
-      isTrue = c > d;
-      break;
-    case P::uge:
-      isTrue = c >= d;
-      break;
-    }
-    out->integer = isTrue;
+    out->integer = arith::applyCmpPredicate(
+        predicate, APInt(width, getBits(in[0].integer, width)),
+        APInt(width, getBits(in[1].integer, width)));
   };
 }
 
@@ -381,7 +306,8 @@ static ScalarFunction getRealFunction(Operation *op) {
       .Case([](arith::CmpFOp op) -> Result {
         arith::CmpFPredicate predicate = op.getPredicate();
         return [predicate](const Number *in, Number *out) {
-          out->integer = compare(predicate, in[0].real, in[1].real);
+          out->integer = arith::applyCmpPredicate(
+              predicate, APFloat(in[0].real), APFloat(in[1].real));
         };
       })
       .Default(ScalarFunction());
