@@ -12,7 +12,7 @@
 
 namespace ptx {
 struct Kernel;
-}
+} // namespace ptx
 
 namespace mlir::bsr::gpu {
 
