@@ -24,15 +24,16 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class _Mark:
+class Mark:
     """What a mark says of plain matrices."""
 
     match: re.Pattern[str]
     rows: int
     cols: int
+    density: float
 
     @classmethod
-    def of(cls, mark: str) -> _Mark | None:
+    def of(cls, mark: str) -> Mark | None:
         """Returns what a mark says; None if it is of other arguments, or the compiler has
         to say what is wrong with it."""
         options = dict(part.partition("=")[::2] for part in mark.split())
@@ -41,9 +42,10 @@ class _Mark:
             return None
         sizes = int(block[1]), int(block[2])
         try:
-            return cls(re.compile(options["match"]), *sizes) if all(sizes) else None
-        except re.error:
+            match, density = re.compile(options["match"]), float(options.get("density", "0.1"))
+        except (re.error, ValueError):
             return None
+        return cls(match, *sizes, density) if all(sizes) else None
 
     def fits(self, shape: Sequence[int]) -> bool:
         """Returns whether blocks divide what has this shape."""
@@ -110,7 +112,7 @@ def _shapes(export: str) -> dict[str, tuple[int, ...]]:
 
 
 def _fit(text: str, shapes: Mapping[str, tuple[int, ...]], says: bool) -> str:
-    mark = _Mark.of(text) if isinstance(text, str) else None
+    mark = Mark.of(text) if isinstance(text, str) else None
     if mark is None:
         return text
     matched = [name for name in shapes if mark.match.search(name)]

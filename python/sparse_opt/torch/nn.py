@@ -19,7 +19,6 @@ disk (`sparse_opt.cache`). Processors only: a layer on another device is an erro
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparse_opt import _library
+from sparse_opt import _library, _marks
 from sparse_opt._errors import StepError
 from sparse_opt._products import Matrix
 from sparse_opt.torch import _linear, _updates
@@ -296,7 +295,8 @@ def sparsify(
     Raises:
       StepError: a mark that is none, or that matches no weight which it fits.
     """
-    rules = [_Rule(mark) for mark in marks]
+    rules = [_mark(mark) for mark in marks]
+    used = set()
     made: dict[int, Linear] = {}
     left = []
     for path, module in list(model.named_modules(remove_duplicate=False)):
@@ -308,26 +308,36 @@ def sparsify(
             if rule is None:
                 continue
             shape = child.weight.shape
-            if any(extent % size for extent, size in zip(shape, rule.block)):
+            if not rule.fits(shape):
                 left.append(f"{weight} ({shape[0]}x{shape[1]})")
                 continue
-            rule.used = True
+            used.add(rule)
             known = made.get(id(child.weight))
             if known is None:
                 first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
-                known = made[id(child.weight)] = _sparse(child, rule.block, rule.density, first)
+                known = made[id(child.weight)] = _sparse(child, (rule.rows, rule.cols), rule.density, first)
             setattr(module, name, known)
     for rule in rules:
-        if not rule.used:
+        if rule not in used:
             names = [name for name, module in model.named_modules() if type(module) is torch.nn.Linear]
             raise StepError(
                 f"expected 'match={rule.match.pattern}' to match the weight of a linear layer that"
-                f" blocks of {rule.block[0]}x{rule.block[1]} divide, but got"
+                f" blocks of {rule.rows}x{rule.cols} divide, but got"
                 f" {', '.join(left[:3]) or 'no match'} in {len(names)} layers:"
                 f" {', '.join(f'{name}.weight' for name in names[:3])}"
             )
     _require_apart(model, made)
     return model
+
+
+def _mark(text: str) -> _marks.Mark:
+    mark = _marks.Mark.of(text)
+    if mark is None:
+        raise StepError(
+            "expected a mark 'match=<regular expression> block=<rows>x<columns>"
+            f" density=<share>', but got '{text}'"
+        )
+    return mark
 
 
 def _require_apart(model: torch.nn.Module, made: Mapping[int, Linear]) -> None:
@@ -385,28 +395,6 @@ def update_patterns(
                 " sparsify"
             )
     return _updates.update(layers, optimizers, drop, norm, allow_return, seed)
-
-
-class _Rule:
-    """A mark."""
-
-    def __init__(self, mark: str) -> None:
-        options = dict(part.partition("=")[::2] for part in mark.split())
-        block = re.fullmatch(r"(\d+)x(\d+)", options.get("block", "16x16"))
-        if not {"match"} <= set(options) <= {"match", "block", "density"} or not block:
-            raise StepError(
-                "expected a mark 'match=<regular expression> block=<rows>x<columns>"
-                f" density=<share>', but got '{mark}'"
-            )
-        try:
-            self.match = re.compile(options["match"])
-            self.density = float(options.get("density", "0.1"))
-        except (re.error, ValueError) as error:
-            raise StepError(f"expected a mark that can be read, but got '{mark}': {error}") from error
-        self.block = int(block[1]), int(block[2])
-        if not all(self.block):
-            raise StepError(f"expected blocks of 1x1 or more, but got '{mark}'")
-        self.used = False
 
 
 def densify(model: torch.nn.Module) -> torch.nn.Module:

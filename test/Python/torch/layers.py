@@ -296,9 +296,9 @@ refused(layer.take_dense, torch.zeros(32, 48))
 refused(nn.sparsify, torch.nn.Sequential(torch.nn.Linear(30, 48)), ["match=weight block=16x16"])
 # CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'hello'
 refused(nn.sparsify, torch.nn.Sequential(), ["hello"])
-# CHECK: expected a mark that can be read, but got 'match=( block=4x4'
+# CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'match=( block=4x4'
 refused(nn.sparsify, torch.nn.Sequential(), ["match=( block=4x4"])
-# CHECK: expected blocks of 1x1 or more, but got 'match=w block=0x4'
+# CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'match=w block=0x4'
 refused(nn.sparsify, torch.nn.Sequential(), ["match=w block=0x4"])
 embedding = torch.nn.ModuleDict({"e": torch.nn.Embedding(32, 32), "head": torch.nn.Linear(32, 32)})
 embedding["head"].weight = embedding["e"].weight
