@@ -312,6 +312,7 @@ def sparsify(
                 left.append(f"{weight} ({shape[0]}x{shape[1]})")
                 continue
             used.add(rule)
+            _require_no_hooks(weight, child)
             known = made.get(id(child.weight))
             if known is None:
                 first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
@@ -328,6 +329,16 @@ def sparsify(
             )
     _require_apart(model, made)
     return model
+
+
+def _require_no_hooks(name: str, linear: torch.nn.Linear) -> None:
+    """Raises `StepError` for hooks of a layer or its weight, which would be lost with it."""
+    kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+    if any(getattr(linear, kind) for kind in kinds) or linear.weight._backward_hooks:
+        raise StepError(
+            f"expected a layer without hooks to replace, but got some on that of '{name}':"
+            " register them after sparsify"
+        )
 
 
 def _mark(text: str) -> _marks.Mark:
@@ -363,7 +374,7 @@ def update_patterns(
 
     By the runtime of compiled steps: one with the same weights, names and seed chooses the
     same blocks. Nothing is compiled again. Call it between `optimizer.step()` and the next
-    forward pass; all processes of a distributed run choose alike.
+    forward pass.
 
     Args:
       model: whose layers to update; those whose weight has `requires_grad=False` stay.

@@ -300,6 +300,15 @@ refused(nn.sparsify, torch.nn.Sequential(), ["hello"])
 refused(nn.sparsify, torch.nn.Sequential(), ["match=( block=4x4"])
 # CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'match=w block=0x4'
 refused(nn.sparsify, torch.nn.Sequential(), ["match=w block=0x4"])
+hooked = torch.nn.Sequential(torch.nn.Linear(32, 32))
+hooked[0].register_forward_hook(print)
+# CHECK: expected a layer without hooks to replace, but got some on that of '0.weight': register them after sparsify
+refused(nn.sparsify, hooked, ["match=weight block=16x16"])
+assert type(hooked[0]) is torch.nn.Linear
+hooked = torch.nn.Sequential(torch.nn.Linear(32, 32))
+hooked[0].weight.register_hook(print)
+# CHECK: expected a layer without hooks to replace, but got some on that of '0.weight': register them after sparsify
+refused(nn.sparsify, hooked, ["match=weight block=16x16"])
 embedding = torch.nn.ModuleDict({"e": torch.nn.Embedding(32, 32), "head": torch.nn.Linear(32, 32)})
 embedding["head"].weight = embedding["e"].weight
 # CHECK: expected weights that only linear layers share, but got 'e.weight', which another module has, too: leave it out of the marks, or untie it first
