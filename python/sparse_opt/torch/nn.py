@@ -318,6 +318,10 @@ def sparsify(
                 first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
                 known = made[id(child.weight)] = _sparse(child, (rule.rows, rule.cols), rule.density, first)
             setattr(module, name, known)
+            if isinstance(module, torch.nn.TransformerEncoderLayer):
+                # Its own kernel for inference reads dense weights; without this it calls
+                # its layers.
+                module.activation_relu_or_gelu = 0
     for rule in rules:
         if rule not in used:
             names = [name for name, module in model.named_modules() if type(module) is torch.nn.Linear]

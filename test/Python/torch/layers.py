@@ -241,6 +241,15 @@ nn.densify(tied)
 assert tied["a"] is tied["c"] and type(tied["a"]) is torch.nn.Linear
 print("tied")  # CHECK: tied
 
+# The encoder's layer has a kernel of its own for inference, which reads dense weights.
+encoder = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0)
+nn.sparsify(encoder, ["match=linear[12].weight block=16x16 density=0.5"])
+x = torch.randn(2, 8, 32)
+trained = encoder(x).detach()
+with torch.no_grad():
+    assert torch.allclose(encoder.eval()(x), trained, atol=1e-6)
+print("inference")  # CHECK: inference
+
 # What was not used for longest goes first.
 os.environ["SPARSE_OPT_CACHE"] = sys.argv[1] + "/small"
 for number in range(3):
