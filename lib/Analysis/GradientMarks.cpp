@@ -55,14 +55,15 @@ SmallVector<GradientMark> bsr::takeGradientMarks(func::FuncOp func) {
 
 void bsr::dropGradientMarks(ArrayRef<GradientMark> marks) {
   for (GradientMark mark : marks) {
-    Operation *copy = mark.output.getDefiningOp();
-    auto type = cast<RankedTensorType>(mark.output.getType());
-    if (mark.gradient.getType() != type ||
-        !llvm::all_of(cast<linalg::GenericOp>(copy).getIndexingMapsArray(),
+    // What it copies now: `mark.gradient` may be a copy that is dropped.
+    auto copy = mark.output.getDefiningOp<linalg::GenericOp>();
+    auto inputs = copy.getDpsInputs();
+    if (inputs.size() != 1 || inputs[0].getType() != mark.output.getType() ||
+        !llvm::all_of(copy.getIndexingMapsArray(),
                       [](AffineMap map) { return map.isIdentity(); }))
       continue; // It broadcasts.
-    mark.output.replaceAllUsesWith(mark.gradient);
-    copy->erase();
+    mark.output.replaceAllUsesWith(inputs[0]);
+    copy.erase();
   }
 }
 

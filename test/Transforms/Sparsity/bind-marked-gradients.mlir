@@ -134,3 +134,41 @@ func.func @unmarked(%g: tensor<4xf32>, %w: tensor<4xf32>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   return %d : tensor<4xf32>
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+
+// A gradient of a gradient, of which no weight has any: both marks are dropped.
+// CHECK-LABEL: func.func @twice(
+// CHECK:         %[[G:.*]] = linalg.mul
+// CHECK:         linalg.reduce {{.*}} ins(%[[G]]
+func.func @twice(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+                 %x: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %g = linalg.mul ins(%x, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %d0 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%g, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%h: f32, %at: f32, %o: f32):
+    %r = bsr.gradient %h at %at : f32, f32
+    linalg.yield %r : f32
+  } -> tensor<8x8xf32>
+  %d1 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d0, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%h: f32, %at: f32, %o: f32):
+    %r = bsr.gradient %h at %at : f32, f32
+    linalg.yield %r : f32
+  } -> tensor<8x8xf32>
+  %sum = linalg.reduce { arith.addf } ins(%d1 : tensor<8x8xf32>) outs(%zero : tensor<f32>) dimensions = [0, 1]
+  %y = linalg.exp ins(%w : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %dw = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%h: f32, %at: f32, %o: f32):
+    %r = bsr.gradient %h at %at : f32, f32
+    linalg.yield %r : f32
+  } -> tensor<8x8xf32>
+  %next = linalg.sub ins(%w, %dw : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %sum : tensor<8x8xf32>, tensor<f32>
+}
