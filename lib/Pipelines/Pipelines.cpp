@@ -93,6 +93,7 @@ static void addScalars(OpPassManager &pm) {
   halves.sourceTypeStrs = {"bf16"};
   pm.addNestedPass<func::FuncOp>(
       arith::createArithEmulateUnsupportedFloats(halves));
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRKeepRoundings());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDefineIntegers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRApproximateMath());
 }
@@ -217,6 +218,7 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
     pm.addNestedPass<func::FuncOp>(
         bsr::createBSRShardState({options.shardState}));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRConcatenate());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRWidenBodies());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRWidenSums());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldCopies());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout({options.report}));

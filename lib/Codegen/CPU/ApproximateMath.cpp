@@ -22,7 +22,6 @@ using namespace mlir::bsr;
 using arith::CmpFPredicate;
 
 namespace {
-/// Products and sums become one operation later, where the processor has it.
 class Writer : public NumberBuilder {
 public:
   using NumberBuilder::NumberBuilder;
@@ -31,7 +30,7 @@ public:
   Value polynomial(Value x, ArrayRef<double> coefficients) {
     Value y = f32(coefficients.back());
     for (double coefficient : llvm::reverse(coefficients.drop_back()))
-      y = add(mul(y, x), f32(coefficient));
+      y = multiplyAdd(y, x, f32(coefficient));
     return y;
   }
 };
@@ -61,15 +60,15 @@ struct ApproximateExp : OpRewritePattern<math::ExpOp> {
     x = b.select(b.compare(CmpFPredicate::OGT, x, largest), largest, x);
     // The last bits of this sum are n, an integer.
     Value shift = b.f32(0x1.8p23);
-    Value sum = b.add(b.mul(x, b.f32(0x1.715476p0)), shift);
+    Value sum = b.multiplyAdd(x, b.f32(0x1.715476p0), shift);
     Value n = b.sub(sum, shift);
     // The product of n and the first part of log(2) is exact.
-    Value r = b.add(x, b.mul(n, b.f32(-0x1.62e4p-1)));
-    r = b.add(r, b.mul(n, b.f32(-1.42860682030941723e-6)));
+    Value r = b.multiplyAdd(n, b.f32(-0x1.62e4p-1), x);
+    r = b.multiplyAdd(n, b.f32(-1.42860682030941723e-6), r);
     // (exp(r) - 1 - r) / r^2, with the least relative error of exp(r).
     Value y = b.polynomial(r, {0.49999994, 0.166665211, 0.041668389,
                                0.00836872403, 0.00138145825});
-    y = b.add(b.add(b.mul(b.mul(y, r), r), r), b.f32(1));
+    y = b.add(b.multiplyAdd(b.mul(y, r), r, r), b.f32(1));
     // 2^n may be no number where its product is one: it is two factors.
     Type i32 = b.getI32Type(), f32 = b.getF32Type();
     Value whole = b.sub(b.bitcast(sum, i32), b.i32(0x4B400000));
@@ -212,11 +211,11 @@ static void reduceToQuadrant(Op op) {
                                      b.select(isNear, x, b.f32(0)));
   // The last bits of this sum are n.
   Value shift = b.f64(0x1.8p52);
-  Value sum = b.add(b.mul(near, b.f64(0x1.45f306dc9c883p-1)), shift);
+  Value sum = b.multiplyAdd(near, b.f64(0x1.45f306dc9c883p-1), shift);
   Value n = b.sub(sum, shift);
   // The product of n and the first 30 bits of pi / 2 is exact.
-  Value r = b.add(near, b.mul(n, b.f64(-0x1.921fb54p0)));
-  r = b.add(r, b.mul(n, b.f64(-9.920935796805404e-10)));
+  Value r = b.multiplyAdd(n, b.f64(-0x1.921fb54p0), near);
+  r = b.multiplyAdd(n, b.f64(-9.920935796805404e-10), r);
   r = arith::TruncFOp::create(b, x.getType(), r);
   Value square = b.mul(r, r);
   // The products with the remainder come last: the sine of -0 is -0.

@@ -3,6 +3,7 @@
 // What kernels of every target share that go through the blocks of a pattern.
 
 #include "bsr/Codegen/Common/Blocks.h"
+#include "bsr/Codegen/Common/NumberBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -49,8 +50,7 @@ Value bsr::multiplyAdd(Evaluator &e, Value a, Value c, Value sum) {
   Type type = getElementTypeOrSelf(sum.getType());
   a = e.broadcast(e.convert(a, type));
   c = e.broadcast(e.convert(c, type));
-  Value product = arith::MulFOp::create(e.b, e.loc, a, c);
-  return arith::AddFOp::create(e.b, e.loc, product, sum);
+  return createMultiplyAdd(e.b, e.loc, a, c, sum);
 }
 
 SmallVector<Value> bsr::getZeros(Evaluator &e, Type type, int64_t count) {

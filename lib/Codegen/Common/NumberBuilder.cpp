@@ -8,6 +8,14 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+Value bsr::createMultiplyAdd(OpBuilder &b, Location loc, Value x, Value y,
+                             Value z) {
+  auto flags = arith::FastMathFlagsAttr::get(b.getContext(),
+                                             arith::FastMathFlags::contract);
+  Value product = arith::MulFOp::create(b, loc, x, y, flags);
+  return arith::AddFOp::create(b, loc, product, z, flags);
+}
+
 Type NumberBuilder::as(Type element) const {
   auto vector = dyn_cast<VectorType>(shape);
   return vector ? Type(vector.clone(element)) : element;

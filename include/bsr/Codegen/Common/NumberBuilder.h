@@ -10,6 +10,10 @@
 
 namespace mlir::bsr {
 
+/// `x * y + z` of floats, in one rounding where the processor has that. The
+/// pass `bsr-fast-math` lets nothing else become one operation.
+Value createMultiplyAdd(OpBuilder &b, Location loc, Value x, Value y, Value z);
+
 /// Numbers, or vectors of them: what is written once is written for both.
 class NumberBuilder : public ImplicitLocOpBuilder {
 public:
@@ -33,6 +37,9 @@ public:
   Value add(Value x, Value y);
   Value sub(Value x, Value y);
   Value mul(Value x, Value y);
+  Value multiplyAdd(Value x, Value y, Value z) {
+    return createMultiplyAdd(*this, getLoc(), x, y, z);
+  }
   /// `x` by `bits` to the left.
   Value shl(Value x, int64_t bits);
   Value bitcast(Value x, Type element) {

@@ -335,16 +335,49 @@ def BSRDefineIntegers : Pass<"bsr-define-integers"> {
   let dependentDialects = ["arith::ArithDialect"];
 }
 
+def BSRKeepRoundings : Pass<"bsr-keep-roundings"> {
+  let summary = "Round what is computed of 16-bit floats as often as the program does";
+  let description = [{
+    Processors compute bf16 in f32, and upstream's passes that make it so let a rounding to
+    bf16 and back fold away (`contract`). A value that two kernels compute, each where it
+    reads it, would have other bits in each, and others than where it is stored: no entry
+    would equal the maximum of all, and its gradient would be lost. So conversions are
+    what they are. What one operation of a framework rounds once, `bsr-widen-bodies`
+    computes in f32.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: f32) -> f32 {
+      %0 = arith.truncf %x fastmath<contract> : f32 to bf16
+      %1 = arith.extf %0 fastmath<contract> : bf16 to f32
+      return %1 : f32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: f32) -> f32 {
+      %0 = arith.truncf %x : f32 to bf16
+      %1 = arith.extf %0 : bf16 to f32
+      return %1 : f32
+    }
+    ```
+  }];
+}
+
 def BSRFastMath : Pass<"bsr-fast-math"> {
   let summary = "Say what the compiler may do with floating-point numbers";
   let description = [{
     Compiled steps are deterministic: the same input gives the same bits, whatever
     the number of threads. Within that, the code generator may
 
-    - fuse a product and a sum (`contract`): one rounding less. Not a product and a
-      difference: of a value that is computed again where it is read, such as
-      `x - max(x)` of a product `x`, that would leave the rounding of the product where the
-      program has 0, and a logarithm of a probability above 0;
+    - fuse a product and the sum that a loop adds it to (`contract`): one rounding less.
+      Not other products and sums: a value that several kernels compute, each where it
+      reads it, has to have the same bits in all of them. Else no entry equals the maximum
+      of all, its gradient is lost, and `x - max(x)` is not 0. What kernels of products and
+      polynomials fuse, they say themselves;
     - take either zero as the maximum of -0 and +0 (`nsz` on maxima and minima);
     - sum the lanes of a vector in the order that suits it (`reassoc` on
       reductions): an order fixed at compile time.
@@ -358,22 +391,36 @@ def BSRFastMath : Pass<"bsr-fast-math"> {
     Before:
 
     ```mlir
-    func.func @f(%x: f32, %y: f32) -> f32 {
-      %0 = arith.divf %x, %y : f32
-      %1 = arith.maximumf %0, %x : f32
-      %2 = arith.mulf %1, %x : f32
-      return %2 : f32
+    func.func @f(%x: memref<8xf32>, %y: f32, %zero: f32) -> f32 {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c8 = arith.constant 8 : index
+      %0 = scf.for %i = %c0 to %c8 step %c1 iter_args(%sum = %zero) -> f32 {
+        %2 = memref.load %x[%i] : memref<8xf32>
+        %3 = arith.mulf %2, %2 : f32
+        %4 = arith.addf %sum, %3 : f32
+        scf.yield %4 : f32
+      }
+      %1 = arith.maximumf %0, %y : f32
+      return %1 : f32
     }
     ```
 
     After:
 
     ```mlir
-    func.func @f(%x: f32, %y: f32) -> f32 {
-      %0 = arith.divf %x, %y fastmath<contract> : f32
-      %1 = arith.maximumf %0, %x fastmath<nsz> : f32
-      %2 = arith.mulf %1, %x fastmath<contract> : f32
-      return %2 : f32
+    func.func @f(%x: memref<8xf32>, %y: f32, %zero: f32) -> f32 {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c8 = arith.constant 8 : index
+      %0 = scf.for %i = %c0 to %c8 step %c1 iter_args(%sum = %zero) -> f32 {
+        %2 = memref.load %x[%i] : memref<8xf32>
+        %3 = arith.mulf %2, %2 fastmath<contract> : f32
+        %4 = arith.addf %sum, %3 fastmath<contract> : f32
+        scf.yield %4 : f32
+      }
+      %1 = arith.maximumf %0, %y fastmath<nsz> : f32
+      return %1 : f32
     }
     ```
   }];

@@ -182,6 +182,63 @@ def BSRWidenSums : Pass<"bsr-widen-sums", "func::FuncOp"> {
   let dependentDialects = ["arith::ArithDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
 }
 
+def BSRWidenBodies : Pass<"bsr-widen-bodies", "func::FuncOp"> {
+  let summary = "Compute each element-wise operation of halves in f32, and round its result";
+  let description = [{
+    Frameworks compute an element-wise operation of f16 or bf16 (`gelu`, `sigmoid`) in
+    f32 and round what comes of it. As a `linalg.generic` its body is several operations,
+    each of which would round. Here the body computes in f32 and rounds at its end; one
+    that does a single thing with halves stays as it is.
+
+    Before:
+
+    ```mlir
+    #id = affine_map<(i) -> (i)>
+    func.func @sigmoid(%x: tensor<8xbf16>) -> tensor<8xbf16> {
+      %one = arith.constant 1.0 : bf16
+      %e = tensor.empty() : tensor<8xbf16>
+      %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+          ins(%x : tensor<8xbf16>) outs(%e : tensor<8xbf16>) {
+      ^bb0(%in: bf16, %out: bf16):
+        %0 = arith.negf %in : bf16
+        %1 = math.exp %0 : bf16
+        %2 = arith.addf %1, %one : bf16
+        %3 = arith.divf %one, %2 : bf16
+        linalg.yield %3 : bf16
+      } -> tensor<8xbf16>
+      return %y : tensor<8xbf16>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #id = affine_map<(i) -> (i)>
+    func.func @sigmoid(%x: tensor<8xbf16>) -> tensor<8xbf16> {
+      %one = arith.constant 1.0 : bf16
+      %e = tensor.empty() : tensor<8xbf16>
+      %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+          ins(%x : tensor<8xbf16>) outs(%e : tensor<8xbf16>) {
+      ^bb0(%in: bf16, %out: bf16):
+        %0 = arith.extf %in : bf16 to f32
+        %1 = arith.negf %0 : f32
+        %2 = math.exp %1 : f32
+        %3 = arith.extf %one : bf16 to f32
+        %4 = arith.addf %2, %3 : f32
+        %5 = arith.divf %3, %4 : f32
+        %6 = arith.truncf %5 : f32 to bf16
+        linalg.yield %6 : bf16
+      } -> tensor<8xbf16>
+      return %y : tensor<8xbf16>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numWidened", "num-widened", "Number of operations that are computed in f32 now">,
+  ];
+  let dependentDialects = ["arith::ArithDialect"];
+}
+
 def BSRFoldCopies : Pass<"bsr-fold-copies", "func::FuncOp"> {
   let summary = "Fold transposes and broadcasts into the maps of what reads them";
   let description = [{
