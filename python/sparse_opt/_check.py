@@ -7,7 +7,7 @@
 The program itself runs beside the first runs of a compiled step, on the values that
 the step has then, and what both leave behind is compared. Where they are further apart
 than a share of what the step changes, the program runs again, with a second computation
-in float64 that tells what rounding makes of it.
+in float64 that roundings change at random, which tells what rounding makes of it.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ _TIMES = 32.0
 # What it may be besides, as shares of what the step changes: of all entries together, and
 # of one.
 _SHARE, _SHARE_OF_ONE = 1e-3, 1e-2
+# How often roundings change a program before a step is refused.
+_ATTEMPTS = 3
 
 
 class Unchecked(Exception):
@@ -54,11 +56,14 @@ class Call:
     is_exact: bool  # whether to compute a second time what rounding explains
     state: Snapshot
     size: int  # bytes of the step
+    attempt: int = 0  # which changes by roundings
 
 
 Bounds = tuple[float, float, float]  # of all entries, of one, of one that is unsure
-# Of a tensor in a run: its rounding, of one entry and of all, its change, the coarsest type.
-Noise = tuple[Sizes, float, float]
+# What rounding makes of one entry at most, of all together, of one that is unsure.
+Rounded = tuple[float, float, float]
+# Of a tensor in a run: its rounding, its change, the coarsest type.
+Noise = tuple[Rounded, float, float]
 
 
 @dataclass
@@ -68,7 +73,7 @@ class Expected:
     name: str
     kind: str  # result, parameter, buffer, state
     value: Array
-    exact: Array | None  # the same in float64, if it was computed
+    exact: Array | None  # the same in float64, changed by roundings, if it was computed
     before: Array | None
     unsure: Array | None  # entries whose gradients are rounding alone; None: none
     epsilon: float  # of its type; 0 of integers
@@ -77,7 +82,7 @@ class Expected:
     decode: Callable[[Array], Array]
     gradient: Array | None = None  # of a parameter, what the optimizer takes
     place: int = -1  # of a result
-    noise: Sizes = (0.0, 0.0)  # of one entry at most, of all
+    noise: Rounded = (0.0, 0.0, 0.0)
     ignored: Array | None = None  # entries that may be anything; None: none
     got: Array | None = None  # what the step has
     distance: Distance = NOWHERE
@@ -91,10 +96,10 @@ class Expected:
         if not sure.all():
             # Where rounding decides whether a number is one, anything may be.
             self.ignored = finite != is_exactly
-        if self.unsure is not None:
-            sure &= ~self.unsure
+        rest = np.zeros_like(sure) if self.unsure is None else sure & self.unsure
         with np.errstate(all="ignore"):
-            self.noise = sizes((self.value - self.exact)[sure])
+            apart = self.value - self.exact
+            self.noise = (*sizes(apart[sure & ~rest]), sizes(apart[rest])[0])
         self.exact = None
 
     @property
@@ -129,10 +134,21 @@ class Expected:
         if is_exact:
             known[self.name] = self.noise, self.distance.change[1], self.coarsest
             return
-        none = (0.0, 0.0), 0.0, self.coarsest
-        (one, every), change, self.coarsest = known.get(self.name, none)
+        none = (0.0, 0.0, 0.0), 0.0, self.coarsest
+        (one, every, rest), change, self.coarsest = known.get(self.name, none)
         times = 2 * max(1.0, self.distance.change[1] / change) if change else 2.0
-        self.noise = times * one, times * every
+        self.noise = times * one, times * every, times * rest
+
+    def learn(self, other: Expected, is_first: bool) -> None:
+        """Takes what rounding explains in another run, the first or one more."""
+        if is_first:
+            self.noise, self.coarsest = other.noise, other.coarsest
+            self.unsure, self.ignored = other.unsure, other.ignored
+            return
+        one, every, rest = map(max, self.noise, other.noise)
+        self.noise = one, every, rest
+        self.unsure = _either(self.unsure, other.unsure)
+        self.ignored = _either(self.ignored, other.ignored)
 
     @property
     def group(self) -> str:
@@ -164,8 +180,7 @@ class Rerun:
         found = {e.name: e for e in exact.expected}
         for expected in self.expected:
             if (other := found.get(expected.name)) is not None:
-                expected.noise, expected.coarsest = other.noise, other.coarsest
-                expected.unsure, expected.ignored = other.unsure, other.ignored
+                expected.learn(other, is_first=not self.is_exact)
         self.is_exact = True
 
     @property
@@ -258,9 +273,11 @@ class Check:
         assert call is not None
         self._compared |= bool(rerun.expected)
         share, differences = self._compare(rerun, outputs, call)
-        if differences:
+        for attempt in range(_ATTEMPTS):
+            if not differences:
+                break
             # What rounding explains decides.
-            exact = self._run(dataclasses.replace(call, is_exact=True))
+            exact = self._run(dataclasses.replace(call, is_exact=True, attempt=attempt))
             if exact is None:
                 return
             rerun.refine(exact)
@@ -364,7 +381,7 @@ def _bounds(expected: Sequence[Expected]) -> Iterator[tuple[Expected, Bounds]]:
         change = e.distance.change
         every = _TIMES * e.noise[1] + share * change[1] + least
         one = _TIMES * e.noise[0] + max(share, _SHARE_OF_ONE) * change[0] + least
-        yield e, (every, one, one + 4 * changes[e.group])
+        yield e, (every, one, one + 4 * changes[e.group] + _TIMES * e.noise[2])
 
 
 def _difference(expected: Expected, bounds: Bounds) -> tuple[float, Difference | None]:
@@ -447,6 +464,11 @@ def _cause(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:
             " does not"
         )
     return _OUTSIDE + ", or report the program if it has none"
+
+
+def _either(one: Array | None, other: Array | None) -> Array | None:
+    """Returns the entries that are in one of two arrays; None: none."""
+    return other if one is None else one if other is None else one | other
 
 
 def _first_line(error: Exception) -> str:

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """PyTorch: the words that programs of both frameworks use, and how a program runs."""
 
+import contextlib
+
 import numpy as np
 import sparse_opt.torch
 import torch
+from sparse_opt.torch._rounding import Rounding
 from torch import nn
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzz import door
 
@@ -172,8 +176,25 @@ def store(model, optimizer, change):
         tensor.copy_(torch.from_numpy(np.asarray(change(f"{name}.{i}", tensor.numpy()))))
 
 
+class Rounded(TorchDispatchMode):
+    """Changes the results of operations in float64 as roundings of float32 may: where a function is next to its limit, what
+    is left of it is 0 but for these, and an optimizer may divide by as much."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.rounding = Rounding(run)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func._schema.is_mutable:
+            return result
+        change = lambda r: self.rounding.moved(func, r, torch.float32) if isinstance(r, torch.Tensor) else r
+        return type(result)(map(change, result)) if isinstance(result, (tuple, list)) else change(result)
+
+
 def follow(program, seen, run, scale, kind):
     """One of the reference's runs."""
+    roundings = Rounded(run) if kind is np.float64 and run and scale > 1 else contextlib.nullcontext()
     change = lambda name, array: door.disturb(array, run, name, scale).astype(kind if array.dtype.kind == "f" else array.dtype)
     arrays = {n: change(n, a) for n, a in first_values(program).items()}
     batch = tensors({n: change(n, a) for n, a in batches(program).items()})
@@ -184,7 +205,9 @@ def follow(program, seen, run, scale, kind):
         model.masks = now
         remask(model, optimizer, now)
         for _ in range(count):
-            found.append({n: a.copy() for n, a in flat(program.train_step(model, optimizer, batch)).items()})
+            with roundings:
+                results = program.train_step(model, optimizer, batch)
+            found.append({n: a.copy() for n, a in flat(results).items()})
             remask(model, optimizer, now)
             if kind is np.float64:
                 store(model, optimizer, lambda name, array: change(f"{name}.{len(found)}", array))

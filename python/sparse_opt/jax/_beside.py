@@ -91,7 +91,7 @@ class Beside:
         values, gradients = self._evaluate(False, before, masks)
         exact, exact_gradients = None, None
         if call.is_exact:
-            exact, exact_gradients = self._evaluate(True, before, masks)
+            exact, exact_gradients = self._evaluate(True, before, masks, call.attempt)
         rerun = Rerun(outside=functools.partial(self._outside, first))
         work = _Work(self._parts, self._owners, call, kept, self._seen.epsilon, self._noise)
         work.look(gradients, exact_gradients)
@@ -175,19 +175,26 @@ class Beside:
         return kept, [np.frombuffer(entries, np.bool_) for _, entries in masks]
 
     def _evaluate(
-        self, is_exact: bool, leaves: Sequence[Any], masks: Sequence[Array]
+        self,
+        is_exact: bool,
+        leaves: Sequence[Any],
+        masks: Sequence[Array],
+        attempt: int = 0,
     ) -> tuple[list[Any], dict[str, Any]]:
         """Returns what the step computes, and the gradients of its weights."""
         consts = self._traced.consts
         with jax.enable_x64(True) if is_exact else contextlib.nullcontext():
+            # Each changes the bits of what is changed.
+            number = np.uint64(attempt * 0x2545F491) if is_exact else np.uint32(0)
             if is_exact not in self._compiled:
                 program = functools.partial(self._masked, is_exact)
                 try:
-                    lowered = jax.jit(program).lower(consts, leaves, masks)
+                    lowered = jax.jit(program).lower(consts, leaves, masks, number)
                 except _reference.Stale as error:
                     raise _stale(str(error)) from error
                 self._compiled[is_exact] = lowered.compile(compiler_options=_options())
-            results, gradients = self._compiled[is_exact](consts, leaves, masks)
+            run = self._compiled[is_exact]
+            results, gradients = run(consts, leaves, masks, number)
             return [_arrays.numbers(x) for x in results], {
                 name: _arrays.numbers(g) for name, g in gradients.items()
             }
@@ -198,10 +205,11 @@ class Beside:
         consts: Sequence[Any],
         leaves: Sequence[Any],
         masks: Sequence[Any],
+        attempt: Any,
     ) -> tuple[list[Any], dict[str, Any]]:
         """The step that is evaluated: its results, 0 where no block is."""
         known = dict(enumerate(masks))
-        reference = _reference.Reference(known, is_exact)
+        reference = _reference.Reference(known, is_exact, attempt if is_exact else None)
         traced = ClosedJaxpr(self._traced.jaxpr, consts)
         results = reference.run(traced, leaves, self._supports)
         for i, support in enumerate(self._supports):

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from sparse_opt.jax import _points, _retraces, _supports
+from sparse_opt.jax import _points, _retraces, _rounding, _supports
 from sparse_opt.jax._supports import NONE, UNKNOWN, Support, Supports
 
 # What depends on the bits of its operands is computed in the program's own types.
@@ -44,10 +44,13 @@ class Reference:
     Args:
       masks: which entries of the weights with a number are stored.
       is_exact: whether to compute in float64.
+      attempt: which changes of results by roundings, in float64.
     """
 
-    def __init__(self, masks: Mapping[int, Any], is_exact: bool) -> None:
-        self._masks, self._is_exact = masks, is_exact
+    def __init__(
+        self, masks: Mapping[int, Any], is_exact: bool, attempt: Any = None
+    ) -> None:
+        self._masks, self._is_exact, self._attempt = masks, is_exact, attempt
         self._supports = Supports()
         self.seen = Seen()
         self.gradients: dict[str, Any] = {}
@@ -191,11 +194,14 @@ class Reference:
             return _bind(equation, values, equation.params)
         if equation.primitive.name not in _OWN_TYPES:
             try:
-                return _bind(equation, values, self._exact(equation.params))
+                found = _bind(equation, values, self._exact(equation.params))
             except Stale:
                 raise
             except Exception:
                 pass  # There is no such operation in float64.
+            else:
+                is_moved = self._attempt is not None
+                return _rounding.moved(equation, found, self._attempt) if is_moved else found
         own = [
             _cast(value, atom.aval.dtype) for value, atom in zip(values, equation.invars)
         ]
@@ -224,7 +230,9 @@ class Reference:
                 )
                 for v in function.jaxpr.invars
             ]
-            made = jax.make_jaxpr(lambda *a: self.run(function, a, supports))(*inputs)
+            # What an operation does within itself.
+            inner = Reference(self._masks, self._is_exact)
+            made = jax.make_jaxpr(lambda *a: inner.run(function, a, supports))(*inputs)
             return made if isinstance(value, ClosedJaxpr) else made.jaxpr
         return value
 

@@ -95,7 +95,7 @@ class Eager:
             _borrowed(tensors, self._parameters.values(), call.state.names) as shared,
         ):
             types = self._take(call, tensors, shared)
-            shadows = _shadows.Shadows(call.seed, call.is_exact)
+            shadows = _shadows.Shadows(call.seed, call.is_exact, call.attempt)
             places = {_place(tensors[name]) for name in shared}
             work = _Work(self, call, masks, shadows, places)
             with work.hooks(), _noted(self._optimizers.objects) as others:

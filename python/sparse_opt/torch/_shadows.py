@@ -5,8 +5,8 @@
 """What rounding makes of a program, from one run of it.
 
 A mode of dispatch computes each operation twice: as the program asks, and in float64,
-of what the earlier operations computed in float64. The program runs once, and what its
-tensors are apart from their shadows is its rounding.
+of what the earlier operations computed in float64, as roundings may change that. The
+program runs once, and what its tensors are apart from their shadows is its rounding.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from sparse_opt.torch import _private, _random
+from sparse_opt.torch._rounding import Rounding
 
 aten = torch.ops.aten
 
@@ -43,11 +44,13 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
       seed: the argument `seed` of that step.
       follows: whether to compute a second time.
+      attempt: which changes by roundings.
     """
 
-    def __init__(self, seed: int, follows: bool) -> None:
+    def __init__(self, seed: int, follows: bool, attempt: int = 0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._follows = follows
+        self._rounding = Rounding(attempt)
         self._shadows: dict[int, _Shadow] = {}
         self.epsilon = 0.0  # the coarsest that the program computed with
         self._types: set[torch.dtype] = set()
@@ -121,6 +124,11 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.of(tensor).copy_(tensor)
         if len(shadows) != len(results):
             shadows = results
+        elif not func._schema.is_mutable:
+            shadows = [
+                self._rounding.moved(func, shadow, tensor.dtype)
+                for shadow, tensor in zip(shadows, results)
+            ]
         places = set(map(_place, inputs))
         taken = places | set(map(_place, _tensors((shadow_args, shadow_kwargs, results))))
         for tensor, shadow in zip(results, shadows):
