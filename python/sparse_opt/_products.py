@@ -32,6 +32,7 @@ _SIZES = (256, 64, 8)
 _FEW = 24
 _LINE = 64  # bytes of a cache line, to which memory is aligned
 
+ITEMSIZES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2}
 VIEWS = ("row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t")
 
 
@@ -84,40 +85,45 @@ class Matrix:
         cols: np.ndarray[Any, Any],
         slots: np.ndarray[Any, Any],
     ) -> np.ndarray[Any, Any]:
-        """Returns the pattern of blocks that are given by rows."""
+        """Returns the pattern of blocks that are given by rows: at most one for each slot."""
         rows = np.repeat(np.arange(self.grid[0]), np.diff(row_ptr))
         order = np.lexsort((rows, cols))
         counts = np.bincount(cols, minlength=self.grid[1])
         col_ptr = np.concatenate([[0], np.cumsum(counts)])
         pattern = np.zeros(self.offsets[-1], np.int32)
         views = (row_ptr, cols, slots, col_ptr, rows[order], slots[order])
-        for start, length, view in zip(self.offsets, self.lengths, views):
-            pattern[start : start + length] = view
+        for start, view in zip(self.offsets, views):
+            pattern[start : start + len(view)] = view
         return pattern
 
+    def rows_of(self, pattern: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
+        """Returns `row_ptr`, and of each stored block, by rows, its column and its slot."""
+        starts = self.offsets
+        row_ptr = pattern[starts[0] : starts[0] + self.grid[0] + 1]
+        count = int(row_ptr[-1])
+        cols, slots = (pattern[start : start + count] for start in starts[1:3])
+        return row_ptr, cols, slots
+
     def blocks_of(self, pattern: np.ndarray[Any, Any]) -> tuple[Any, Any]:
-        """Returns the block row and the block column of each slot."""
-        views = {
-            name: pattern[start : start + length]
-            for name, start, length in zip(VIEWS, self.offsets, self.lengths)
-        }
-        rows = np.empty(self.slots, np.int64)
-        cols = np.empty(self.slots, np.int64)
-        rows[views["slot"]] = np.repeat(
-            np.arange(self.grid[0]), np.diff(views["row_ptr"])
-        )
-        cols[views["slot"]] = views["col_idx"]
+        """Returns the block row and the block column of each slot; of one without a block
+        -1."""
+        row_ptr, col_idx, slot = self.rows_of(pattern)
+        rows = np.full(self.slots, -1)
+        cols = np.full(self.slots, -1)
+        rows[slot] = np.repeat(np.arange(self.grid[0]), np.diff(row_ptr))
+        cols[slot] = col_idx
         return rows, cols
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a kernel computes: the result, with a bias or without; or gradients."""
+    """What a kernel computes: the result, with a bias or without; gradients; or scores."""
 
     y: bool = False
     bias: bool = False  # that is added to y, or the gradient of which is
     dx: bool = False
     dw: bool = False
+    scores: str = ""  # the norm of each block of the gradient of the dense weight
 
 
 def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
@@ -132,7 +138,9 @@ def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
     # Sums of gradients go over calls.
     total = "f64" if kind == "f64" else "f32"
     w, dw, db = f"{shape}{kind}>", f"{shape}{total}>", f"tensor<{matrix.rows}x{total}>"
-    arguments = [f'%p: {pattern} {{bsr.name = "w", bsr.role = "pattern"}}']
+    arguments = []
+    if not wanted.scores:
+        arguments.append(f'%p: {pattern} {{bsr.name = "w", bsr.role = "pattern"}}')
     results: list[tuple[str, str, str]] = []  # value, type, name
     body = []
 
@@ -146,9 +154,9 @@ def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
     of_pattern = ", bsr.pattern = 0 : i64"
     if wanted.y or wanted.dx:
         argument("w", w, of_pattern)
-    if wanted.y or wanted.dw:
+    if wanted.y or wanted.dw or wanted.scores:
         argument("x", x)
-    if wanted.dx or wanted.dw:
+    if wanted.dx or wanted.dw or wanted.scores:
         argument("dy", y)
     if wanted.y:
         body.append(
@@ -170,6 +178,12 @@ def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
         if wanted.bias:
             carried("db", db, "%db_sum")
             body.append(_sum_tokens(y, db, kind, total))
+    if wanted.scores:
+        grid = f"tensor<{matrix.grid[0]}x{matrix.grid[1]}xf32>"
+        body.append(
+            f"%s = bsr.block_scores {wanted.scores} %dy, %x feature_dim = 1 : {y}, {x} -> {grid}"
+        )
+        results.append(("%s", grid, "scores"))
     types = ", ".join(type for _, type, _ in results)
     named = ", ".join(f'{type} {{bsr.name = "{name}"}}' for _, type, name in results)
     lines = "\n  ".join(body)
@@ -292,6 +306,33 @@ def _parts(tokens: int) -> Iterator[tuple[int, int, int]]:
             size = _SIZES[-2]
         yield at, min(size, rest), size
         at += size
+
+
+def scores(
+    matrix: Matrix, norm: str, tokens: int, x: int, dy: int, threads: int
+) -> np.ndarray[Any, Any]:
+    """Returns the norms of all blocks of the gradient of the dense weight, `[block rows,
+    block columns]`, which is made nowhere.
+
+    Args:
+      norm: l1, l2 or linf.
+      tokens: how many rows x and dy have, which lie behind each other.
+      x, dy: their addresses.
+      threads: on how many.
+    """
+    # A norm is one of the sum over all tokens: a call has them all, and zeros.
+    size = max(_SIZES[-1], 1 << (tokens - 1).bit_length()) if tokens else _SIZES[-1]
+    width, blocks = ITEMSIZES[matrix.type], matrix.grid[0] * matrix.grid[1]
+    addresses = {"scores": _scratch.take("scores", 4 * blocks)}
+    for name, start, features in (("x", x, matrix.cols), ("dy", dy, matrix.rows)):
+        bytes = features * width
+        place = _scratch.take(name, size * bytes)
+        ctypes.memmove(place, start, tokens * bytes)
+        ctypes.memset(place + tokens * bytes, 0, (size - tokens) * bytes)
+        addresses[name] = place
+    _kernel(matrix, size, Wanted(scores=norm))(addresses, threads)
+    held = (ctypes.c_float * blocks).from_address(addresses["scores"])
+    return np.array(held, np.float32).reshape(matrix.grid)
 
 
 def run(

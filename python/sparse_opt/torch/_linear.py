@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -110,8 +111,9 @@ def linear_backward(
             rows["dx"] = _rows(dx)
         if wants_weight:
             rows["x"] = _rows(x)
+        matrix = matrix_of(weight, out_features, in_features)
         _products.run(
-            matrix_of(weight, out_features, in_features),
+            matrix,
             Wanted(bias=wants_bias and wants_weight, dx=wants_x, dw=wants_weight),
             tokens,
             pattern.data_ptr(),
@@ -119,6 +121,13 @@ def linear_backward(
             others,
             torch.get_num_threads(),
         )
+        if wants_weight:
+            # Kernels leave anything in slots without a block.
+            stored = matrix.rows_of(pattern.numpy())[2]
+            if len(stored) < matrix.slots:
+                is_empty = np.ones(matrix.slots, np.bool_)
+                is_empty[stored] = False
+                dw[torch.from_numpy(is_empty)] = 0
     return dx, dw.to(weight.dtype), db.to(weight.dtype)
 
 

@@ -28,10 +28,16 @@ from torch import Tensor
 
 from sparse_opt import _library, _marks
 from sparse_opt._errors import StepError
+from sparse_opt._method import Method
 from sparse_opt._products import Matrix
+from sparse_opt._sparsity import updates_of
 from sparse_opt.torch import _linear, _updates
+from sparse_opt.torch._schedule import Sparsity
 
-__all__ = ["Linear", "densify", "sparsify", "update_patterns"]
+__all__ = [
+    "Linear", "Sparsity", "broadcast_patterns", "densify", "keep_gradients", "sparsify",
+    "update_patterns",
+]  # fmt: skip
 
 Pattern = Literal["random", "largest"]
 
@@ -85,6 +91,8 @@ class Linear(torch.nn.Module):
         mask = _mask(pattern, grid, density)
         self.in_features, self.out_features = in_features, out_features
         self.block = rows, cols
+        self.keeps_gradients = False
+        self.kept: list[tuple[Tensor, Tensor]] = []  # inputs, and gradients of results
         slots = int(mask.sum())
         self.weight = torch.nn.Parameter(
             torch.empty(slots, rows, cols, dtype=dtype, device=where)
@@ -116,23 +124,27 @@ class Linear(torch.nn.Module):
     def density(self) -> float:
         """The share of the blocks that is stored."""
         rows, cols = self.matrix.grid
-        return self.weight.shape[0] / (rows * cols)
+        return len(self._places()[0]) / (rows * cols)
 
     def mask(self) -> Tensor:
         """Returns which blocks are stored, `[out_features / rows, in_features / columns]`."""
         mask = torch.zeros(self.matrix.grid, dtype=torch.bool)
-        mask[self._places()] = True
+        _, rows, cols = self._places()
+        mask[rows, cols] = True
         return mask
 
-    def _places(self) -> tuple[Tensor, Tensor]:
-        """The block row and the block column of each slot."""
+    def _places(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The slots that have a block, and its row and column."""
         rows, cols = self.matrix.blocks_of(self.pattern.numpy())
-        return torch.from_numpy(rows), torch.from_numpy(cols)
+        slots = np.flatnonzero(rows >= 0)
+        places = rows[slots], cols[slots]
+        return torch.from_numpy(slots), torch.from_numpy(places[0]), torch.from_numpy(places[1])
 
     def dense_weight(self) -> Tensor:
         """Returns `W`, `[out_features, in_features]`, with zeros where no block is stored."""
         blocks = self.weight.new_zeros(*self.matrix.grid, *self.block)
-        blocks[self._places()] = self.weight.detach()
+        slots, rows, cols = self._places()
+        blocks[rows, cols] = self.weight.detach()[slots]
         return blocks.transpose(1, 2).reshape(self.out_features, self.in_features)
 
     @torch.no_grad()
@@ -143,7 +155,8 @@ class Linear(torch.nn.Module):
                 f"expected a weight of {self.out_features}x{self.in_features}, but got"
                 f" {'x'.join(map(str, weight.shape))}"
             )
-        self.weight.copy_(_blocks(weight, self.block)[self._places()])
+        slots, rows, cols = self._places()
+        self.weight[slots] = _blocks(weight, self.block)[rows, cols].to(self.weight.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         weight: Tensor = self.weight
@@ -165,7 +178,19 @@ class Linear(torch.nn.Module):
         y: Tensor = _linear.linear(
             x, weight, bias, self.pattern, self.out_features, self.in_features
         )
+        if self.keeps_gradients and y.requires_grad:
+            self._keep(x, y)
         return y
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _keep(self, x: Tensor, y: Tensor) -> None:
+        """Keeps what the gradient of the dense weight is made of."""
+        x = x.detach()
+        keep = lambda dy: self.kept.append((x, dy.detach()))  # noqa: E731
+        y.register_hook(keep)  # type: ignore[no-untyped-call]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "kept": []}
 
     def extra_repr(self) -> str:
         rows, cols = self.block
@@ -370,46 +395,72 @@ def update_patterns(
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
     drop: float = 0.3,
     *,
+    method: Literal["set", "rigl", "gmp"] | Method = "set",
+    density: float | None = None,
     norm: Literal["l1", "l2", "linf", "mean"] = "l1",
     allow_return: bool = False,
     seed: int = 0,
 ) -> int:
-    """Prunes blocks of every layer of a model, and regrows random ones (SET).
+    """Prunes blocks of every layer of a model, and regrows others.
 
     By the runtime of compiled steps: one with the same weights, names and seed chooses the
     same blocks. Nothing is compiled again. Call it between `optimizer.step()` and the next
-    forward pass.
+    forward pass; under DDP and FSDP on every rank, which all choose the same.
 
     Args:
       model: whose layers to update; those whose weight has `requires_grad=False` stay.
       optimizer: or several. What it keeps of new blocks (tensors of the weight's shape)
         becomes what it began with.
       drop: the share of the blocks of each layer to prune.
+      method: `set` regrows random blocks (Mocanu et al. 2018), `rigl` those of the largest
+        gradients (Evci et al. 2020), of the backward passes since `keep_gradients(model)`;
+        `gmp` regrows none (Zhu and Gupta 2017). Or a `sparse_opt.Method` of one's own,
+        which sees values, no moments.
+      density: of gmp, the share of all blocks to leave.
       norm: what blocks are ranked by.
       allow_return: whether a block may be pruned and regrown at once.
       seed: of the choices, with the name of the weight and the number of the update.
 
     Returns:
       How many blocks were pruned.
+
+    Raises:
+      StepError: the model has no layers, an optimizer does not hold their weights, ranks
+        have different patterns, or rigl has no gradients.
     """
-    layers = {
-        f"{name}.weight".lstrip("."): module
-        for name, module in model.named_modules()
-        if isinstance(module, Linear) and module.weight.requires_grad
-    }
-    if not layers:
-        raise StepError("expected a model with block-sparse layers to train, but got none")
-    if norm not in _library.NORMS:
-        raise StepError(f"expected one of {', '.join(_library.NORMS)}, but got '{norm}'")
-    optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else list(optimizer)
-    held = {id(p) for o in optimizers for group in o.param_groups for p in group["params"]}
-    for name, layer in layers.items():
-        if id(layer.weight) not in held:
-            raise StepError(
-                f"expected an optimizer that has '{name}', but got none that does: make it after"
-                " sparsify"
-            )
-    return _updates.update(layers, optimizers, drop, norm, allow_return, seed)
+    layers = _updates.trained(model)
+    optimizers = _updates.optimizers_of(layers, optimizer)
+    due: _updates.Due
+    if isinstance(method, Method):
+        due = {name: (method, drop) for name in layers}
+    else:
+        patterns = _updates.compiled(layers).patterns
+        updates = updates_of(patterns, method, norm, drop, density, allow_return)
+        due = {p.name: update for p, update in zip(patterns, updates)}
+    try:
+        return _updates.update(layers, optimizers, due, seed)
+    finally:
+        keep_gradients(model, on=False)
+
+
+def keep_gradients(model: torch.nn.Module, on: bool = True) -> None:
+    """Lets the layers of a model keep what the backward passes from now on have: their
+    inputs and the gradients of their results, until the next update of patterns.
+
+    `rigl` and methods with `needs_scores` make the norms of all blocks' gradients of them.
+    Of several backward passes (micro-batches) all count. A model of `torch.compile` has a
+    graph break at each layer meanwhile.
+    """
+    for module in model.modules():
+        if isinstance(module, Linear):
+            module.keeps_gradients = on
+            module.kept = []
+
+
+def broadcast_patterns(model: torch.nn.Module) -> None:
+    """Gives the layers of a model the patterns of rank 0, of `torch.distributed`'s default
+    group. DDP does so by itself when it is made."""
+    _updates.broadcast({n: m for n, m in model.named_modules() if isinstance(m, Linear)})
 
 
 def densify(model: torch.nn.Module) -> torch.nn.Module:

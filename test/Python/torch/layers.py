@@ -208,7 +208,7 @@ text = "func.func @step(" + ", ".join(
 ) + ") -> (tensor<128x64xf32>, tensor<64x128xf32>) { return %w0, %w2 : tensor<128x64xf32>, tensor<64x128xf32> }"
 step = sparse_opt.compile(text, ["match=weight$ block=8x8 density=0.25"], seed=7)
 for index in (0, 2):
-    name, rows, cols = f"{index}.weight", *model[index]._places()
+    name, (_, rows, cols) = f"{index}.weight", model[index]._places()
     row_ptr = torch.cat([torch.zeros(1, dtype=torch.int64), model[index].mask().sum(1).cumsum(0)])
     step.set_blocks(name, row_ptr.numpy(), cols.numpy())
     step.write(name, model[index].dense_weight().numpy())
@@ -217,7 +217,7 @@ for _ in range(3):
     step.update_patterns(0.5)
     for index in (0, 2):
         blocks = step.blocks(f"{index}.weight")
-        rows, cols = model[index]._places()
+        _, rows, cols = model[index]._places()
         assert (blocks.rows[blocks.slot.argsort()] == rows.numpy()).all(), index
         assert (blocks.col_idx[blocks.slot.argsort()] == cols.numpy()).all(), index
 print("patterns of a compiled step")  # CHECK: patterns of a compiled step

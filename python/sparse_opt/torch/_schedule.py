@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The schedule of the updates of layers.
+
+"""Updates the patterns of layers when they are due: docs/sparsity.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from sparse_opt._errors import StepError
+from sparse_opt._library import PatternUpdate
+from sparse_opt._method import Method
+from sparse_opt._rules import Groups, Member, Rules, Updates
+from sparse_opt.torch import _updates
+
+
+class Sparsity:
+    """The updates of a model's layers, by the rules that compiled steps have.
+
+        sparsity = nn.Sparsity(model, optimizer, [Group(method="rigl", every=100)], steps=10000)
+        for batch in batches:
+            loss_of(model, batch).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            sparsity.update()
+
+    Args:
+      model: whose layers have the patterns that they begin with: keys that are about
+        these (`init`, `file`, `initial_density`) are those of `sparsify`.
+      optimizer: or several, which hold their weights.
+      groups: groups, or what a configuration has under `sparsity`. The first that matches
+        a weight's name has it.
+      steps: how many steps the run has: schedules are over them.
+      seed: of the choices.
+
+    Attributes:
+      groups: the groups with all keys.
+      done: how many steps were made.
+
+    Raises:
+      StepError: a value is none of its key, a group matches no weight, or a layer does
+        not begin with as many blocks as its group says.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
+        groups: Groups,
+        *,
+        steps: int,
+        seed: int = 0,
+    ) -> None:
+        rules = Rules(groups)
+        self.groups, self.done = rules.groups, 0
+        self._layers, self._seed = _updates.trained(model), seed
+        self._optimizers = _updates.optimizers_of(self._layers, optimizer)
+        patterns = _updates.compiled(self._layers).patterns
+        self._updates = Updates(
+            rules, steps, [Member(p, is_frozen=False, has_scores=True) for p in patterns]
+        )
+        for member in self._updates.members:
+            layer = self._layers[member.pattern.name]
+            stored = int(layer.mask().sum())
+            if not int(layer.num_updates) and member.first != stored:
+                raise StepError(
+                    f"expected '{member.pattern.name}' to begin with {member.first} blocks, as"
+                    f" its group says, but got {stored}: give sparsify that density"
+                )
+        self._keep()
+
+    def update(self) -> int:
+        """Does the updates that are due after one more step; returns how many blocks were
+        pruned. Call it after `optimizer.step()`."""
+        self.done += 1
+        due = dict(self._due(self.done))
+        pruned = 0
+        if due:
+            pruned = _updates.update(self._layers, self._optimizers, due, self._seed)
+        self._keep()
+        return pruned
+
+    def _due(self, step: int) -> Iterator[tuple[str, PatternUpdate | tuple[Method, float]]]:
+        """Yields what is updated after so many steps, by the names of weights."""
+        for member, update in self._updates.due(step):
+            name, method = member.pattern.name, member.group.method
+            yield name, (method, update.drop) if isinstance(method, Method) else update
+
+    def _keep(self) -> None:
+        """Lets layers keep the gradients of the next step if they will be scored."""
+        due = self._due(self.done + 1)
+        scored = {name for name, update in due if _updates.needs_scores(update)}
+        for name, layer in self._layers.items():
+            layer.keeps_gradients, layer.kept = name in scored, []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a run that goes on needs, beside the states of model and optimizer."""
+        return {"done": self.done, "methods": [m.state_dict() for m in self._methods()]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes what `state_dict` returned."""
+        methods = self._methods()
+        if len(state["methods"]) != len(methods):
+            raise StepError(
+                f"expected the state of {len(methods)} methods in Python, but got that of"
+                f" {len(state['methods'])}"
+            )
+        for method, own in zip(methods, state["methods"]):
+            method.load_state_dict(own)
+        self.done = int(state["done"])
+        self._keep()
+
+    def _methods(self) -> list[Method]:
+        found = [g.method for g in self.groups if isinstance(g.method, Method)]
+        return list({id(m): m for m in found}.values())
