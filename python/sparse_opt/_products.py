@@ -249,6 +249,21 @@ class _Scratch(threading.local):
 
 _scratch = _Scratch()
 
+move = ctypes.memmove
+
+
+def copied(address: int, bytes: int, name: str) -> int:
+    """Returns the address of a copy, at a line of memory, that the thread's next copy of
+    this name takes the place of."""
+    place = _scratch.take(name, bytes)
+    ctypes.memmove(place, address, bytes)
+    return place
+
+
+def integers_at(address: int, count: int) -> np.ndarray[Any, Any]:
+    """Returns integers of 32 bits where they lie."""
+    return np.ctypeslib.as_array((ctypes.c_int32 * count).from_address(address))
+
 
 class _Kernel:
     """A compiled program of `tokens` tokens, called on addresses by name."""

@@ -15,6 +15,7 @@ from sparse_opt._errors import StepError
 from sparse_opt._library import PatternUpdate
 from sparse_opt._method import Method
 from sparse_opt._rules import Groups, Member, Rules, Updates
+from sparse_opt._pattern_updates import needs_scores
 from sparse_opt.torch import _updates
 
 
@@ -93,7 +94,7 @@ class Sparsity:
     def _keep(self) -> None:
         """Lets layers keep the gradients of the next step if they will be scored."""
         due = self._due(self.done + 1)
-        scored = {name for name, update in due if _updates.needs_scores(update)}
+        scored = {name for name, update in due if needs_scores(update)}
         for name, layer in self._layers.items():
             layer.keeps_gradients, layer.kept = name in scored, []
 

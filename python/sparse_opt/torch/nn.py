@@ -29,6 +29,7 @@ from torch import Tensor
 from sparse_opt import _library, _marks
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
+from sparse_opt._pattern_updates import Due
 from sparse_opt._products import Matrix
 from sparse_opt._sparsity import updates_of
 from sparse_opt.torch import _linear, _updates
@@ -430,7 +431,7 @@ def update_patterns(
     """
     layers = _updates.trained(model)
     optimizers = _updates.optimizers_of(layers, optimizer)
-    due: _updates.Due
+    due: Due
     if isinstance(method, Method):
         due = {name: (method, drop) for name in layers}
     else:

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Block-sparse layers for training loops of JAX's own.
+
+"""A linear function of block-sparse weights, for any loop, optimizer and transformation.
+
+    from sparse_opt.jax import nn
+
+    pattern = nn.random_pattern(key, (3072, 768), block=16, density=0.1)
+    values = nn.init(key, pattern)
+    y = nn.linear(values, pattern, x)              # x W^T, in jit, grad, vmap and scan
+    values, pattern, state = nn.update_patterns(values, pattern, state, 0.3)
+
+`values` are the stored blocks, `[slots, block rows, block columns]`, a plain array; the
+dense weight and its gradient are made nowhere. Kernels for the processor are compiled when
+they are first needed and kept on disk (`sparse_opt.cache`). Processors only.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree_util
+from jax.custom_batching import custom_vmap
+
+from sparse_opt import _library, _pattern_updates, _products
+from sparse_opt._errors import StepError
+from sparse_opt._method import Method
+from sparse_opt._pattern_updates import Weight, needs_scores, require_scores
+from sparse_opt._products import Matrix, Wanted
+from sparse_opt._sparsity import updates_of
+from sparse_opt.jax import _arrays, _ffi
+from sparse_opt.jax._checks import dotted
+
+__all__ = [
+    "Pattern", "from_dense", "init", "linear", "pattern_of", "random_pattern", "to_dense",
+    "update_patterns",
+]  # fmt: skip
+
+_TYPES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
+_TARGET = "sparse_opt_product"
+_LINE = 64
+
+
+@functools.partial(
+    tree_util.register_dataclass,
+    data_fields=["indices", "updates"],
+    meta_fields=["shape", "block", "slots"],
+)
+@dataclass(frozen=True)
+class Pattern:
+    """Where the stored blocks of a weight lie: a pytree of arrays of integers.
+
+    Attributes:
+      indices: int32, as the kernels read them.
+      updates: how often the pattern was updated, int32.
+      shape: outputs and inputs of the weight.
+      block: rows and columns of a block.
+      slots: how many blocks can be stored.
+    """
+
+    indices: Any
+    updates: Any
+    shape: tuple[int, int]
+    block: tuple[int, int]
+    slots: int
+
+    def mask(self) -> np.ndarray[Any, Any]:
+        """Returns which blocks are stored, `[outputs / rows, inputs / columns]`."""
+        rows, cols = self._places()
+        mask = np.zeros(self._matrix("f32").grid, np.bool_)
+        mask[rows[rows >= 0], cols[rows >= 0]] = True
+        return mask
+
+    def _places(self) -> tuple[Any, Any]:
+        if isinstance(self.indices, jax.core.Tracer):
+            raise StepError(
+                "expected a pattern that is known, but got a traced one: call this outside of"
+                " jit and grad"
+            )
+        return self._matrix("f32").blocks_of(np.asarray(self.indices))
+
+    def _matrix(self, type: str) -> Matrix:
+        return Matrix(*self.shape, *self.block, self.slots, type)
+
+
+def random_pattern(
+    key: Any, shape: tuple[int, int], *, block: int | tuple[int, int] = 16, density: float = 0.1
+) -> Pattern:
+    """Returns a pattern of random blocks.
+
+    Args:
+      key: of JAX's random numbers.
+      shape: outputs and inputs of the weight.
+      block: the size of blocks, or their rows and columns, which divide the shape.
+      density: the share of blocks that is stored, above 0, at most 1.
+    """
+    rows, cols = _block_of(shape, block)
+    grid = shape[0] // rows, shape[1] // cols
+    if not 0 < density <= 1:
+        raise StepError(f"expected a density above 0, at most 1, but got {density}")
+    count = _library.density_blocks(density, grid[0] * grid[1])
+    mask = np.zeros(grid[0] * grid[1], np.bool_)
+    mask[np.asarray(jax.random.permutation(key, mask.size))[:count]] = True
+    return pattern_of(mask.reshape(grid), (rows, cols))
+
+
+def pattern_of(mask: Any, block: int | tuple[int, int]) -> Pattern:
+    """Returns the pattern of the blocks where a mask, `[outputs / rows, inputs / columns]`,
+    is true."""
+    mask = np.asarray(mask).astype(np.bool_)
+    rows, cols = (block, block) if isinstance(block, int) else block
+    if mask.ndim != 2 or not mask.any():
+        raise StepError(
+            "expected a mask of two dimensions of which one block is stored at least, but got"
+            f" {int(mask.sum())} of {list(mask.shape)}"
+        )
+    shape = mask.shape[0] * rows, mask.shape[1] * cols
+    _block_of(shape, (rows, cols))
+    matrix = Matrix(*shape, rows, cols, int(mask.sum()), "f32")
+    indices = jnp.asarray(matrix.pattern_of(mask))
+    return Pattern(indices, jnp.zeros((), jnp.int32), shape, (rows, cols), matrix.slots)
+
+
+def _block_of(shape: tuple[int, int], block: int | tuple[int, int]) -> tuple[int, int]:
+    rows, cols = (block, block) if isinstance(block, int) else block
+    if min(rows, cols) < 1 or shape[0] % rows or shape[1] % cols:
+        raise StepError(
+            f"expected blocks that divide the weight, {shape[0]}x{shape[1]} (outputs by"
+            f" inputs), but got {rows}x{cols}"
+        )
+    return rows, cols
+
+
+def init(key: Any, pattern: Pattern, dtype: Any = jnp.float32) -> jax.Array:
+    """Returns first values, uniform within `1 / sqrt(inputs)`."""
+    bound = pattern.shape[1] ** -0.5
+    shape = (pattern.slots, *pattern.block)
+    return jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+def to_dense(values: Any, pattern: Pattern) -> jax.Array:
+    """Returns the dense weight, `[outputs, inputs]`, with zeros where no block is stored."""
+    rows, cols = pattern._places()
+    slots = np.flatnonzero(rows >= 0)
+    grid = pattern._matrix("f32").grid
+    blocks = jnp.zeros((*grid, *pattern.block), values.dtype)
+    blocks = blocks.at[rows[slots], cols[slots]].set(values[slots])
+    return blocks.swapaxes(1, 2).reshape(pattern.shape)
+
+
+def from_dense(weight: Any, pattern: Pattern) -> jax.Array:
+    """Returns the stored blocks of a dense weight, `[outputs, inputs]`."""
+    if weight.shape != pattern.shape:
+        raise StepError(
+            f"expected a weight of {pattern.shape[0]}x{pattern.shape[1]}, but got"
+            f" {'x'.join(map(str, weight.shape))}"
+        )
+    rows, cols = pattern._places()
+    grid = pattern._matrix("f32").grid
+    tiles = jnp.reshape(weight, (grid[0], pattern.block[0], grid[1], pattern.block[1]))
+    found = tiles.swapaxes(1, 2)[rows, cols]
+    return jnp.where((rows >= 0)[:, None, None], found, jnp.zeros((), found.dtype))
+
+
+def linear(
+    values: Any, pattern: Pattern, x: Any, bias: Any = None, *, scores: Any = None
+) -> jax.Array:
+    """Returns `x W^T + b` of a block-sparse `W`, `[outputs, inputs]`.
+
+    Args:
+      values: the stored blocks of `W`, of float32, float64, bfloat16 or float16.
+      pattern: where they lie.
+      x: `[..., inputs]`, of the type of the values; any number of leading dimensions.
+      bias: `[outputs]`, or None.
+      scores: zeros of `[outputs / rows, inputs / columns]`, float32, whose gradient is
+        taken to be the L1 norms of all blocks of the gradient of `W`: what RigL regrows
+        by. `jax.grad` with respect to them makes the norms, and no dense gradient.
+    """
+    type = _TYPES.get(np.dtype(values.dtype).name, "")
+    shape = (pattern.slots, *pattern.block)
+    if not type or values.shape != shape or x.dtype != values.dtype:
+        raise StepError(
+            f"expected values {list(shape)} and activations of one floating-point type, but"
+            f" got {list(values.shape)} of {values.dtype} and {x.dtype}"
+        )
+    if x.ndim < 1 or x.shape[-1] != pattern.shape[1]:
+        raise StepError(
+            f"expected activations [..., {pattern.shape[1]}], but got {list(x.shape)}"
+        )
+    if scores is None:
+        scores = jnp.zeros((0, 0), jnp.float32)
+    elif scores.shape != pattern._matrix(type).grid:
+        raise StepError(
+            f"expected scores of {list(pattern._matrix(type).grid)}, but got"
+            f" {list(scores.shape)}"
+        )
+    _ffi.register(_TARGET, _answer)
+    y: jax.Array = _linear(pattern._matrix(type), values, pattern.indices, x, scores)
+    return y if bias is None else y + bias.astype(y.dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _linear(matrix: Matrix, values: Any, indices: Any, x: Any, scores: Any) -> Any:
+    return _product(matrix, Wanted(y=True))(indices, values, x)
+
+
+def _forward(matrix: Matrix, values: Any, indices: Any, x: Any, scores: Any) -> Any:
+    return _linear(matrix, values, indices, x, scores), (values, indices, x, scores)
+
+
+def _backward(matrix: Matrix, kept: Any, dy: Any) -> Any:
+    values, indices, x, scores = kept
+    dx = _product(matrix, Wanted(dx=True))(indices, values, dy)
+    dw = _product(matrix, Wanted(dw=True))(indices, x, dy).astype(values.dtype)
+    norms = jnp.zeros_like(scores)
+    if scores.size:
+        norms = _product(matrix, Wanted(scores="l1"))(x, dy)
+    return dw, np.zeros(indices.shape, jax.dtypes.float0), dx, norms
+
+
+_linear.defvjp(_forward, _backward)
+
+
+@functools.cache
+def _product(matrix: Matrix, wanted: Wanted) -> Any:
+    """Returns the function of arrays that a kernel computes; with vmap over activations
+    alone these have one more leading dimension, else it is called once for each."""
+    total = jnp.float64 if matrix.type == "f64" else jnp.float32
+    text = json.dumps([*vars(matrix).values(), *vars(wanted).values()])
+
+    @custom_vmap
+    def call(*arrays: Any) -> Any:
+        if wanted.y or wanted.dx:
+            like = arrays[-1]
+            features = matrix.rows if wanted.y else matrix.cols
+            shape, type = (*like.shape[:-1], features), like.dtype
+        elif wanted.dw:
+            shape, type = (matrix.slots, matrix.block_rows, matrix.block_cols), total
+        else:
+            shape, type = matrix.grid, jnp.float32
+        result = jax.ShapeDtypeStruct(shape, type)  # type: ignore[no-untyped-call]
+        run = jax.ffi.ffi_call(_TARGET, result)
+        return run(*arrays, text=text)
+
+    @call.def_vmap
+    def _(size: int, batched: Any, *arrays: Any) -> Any:
+        if (wanted.y or wanted.dx) and not any(batched[:-1]):
+            return call(*arrays), True
+        whole = [a if is_batched else jnp.broadcast_to(a, (size, *a.shape)) for a, is_batched in zip(arrays, batched)]
+        return jax.lax.map(lambda row: call(*row), tuple(whole)), True
+
+    return call
+
+
+@functools.cache
+def _called(text: str) -> tuple[Matrix, Wanted]:
+    parts = json.loads(text)
+    return Matrix(*parts[:6]), Wanted(*parts[6:])
+
+
+def _threads() -> int:
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
+
+
+def _answer(given: list[_ffi.Memory], made: list[_ffi.Memory], text: str) -> None:
+    """Computes what XLA asks for."""
+    matrix, wanted = _called(text)
+    threads, width = _threads(), _products.ITEMSIZES[matrix.type]
+    activations = given[-1]
+    tokens = int(np.prod(activations.shape[:-1], dtype=np.int64))
+    if wanted.scores:
+        x, dy = given
+        found = _products.scores(matrix, wanted.scores, tokens, x.address, dy.address, threads)
+        _write(made[0], found)
+        return
+    pattern = _aligned(given[0].address, 4 * matrix.offsets[-1], "pattern")
+    rows = {"x": matrix.cols * width, "dx": matrix.cols * width}
+    rows |= {"y": matrix.rows * width, "dy": matrix.rows * width}
+    names = ("w", "x", "y") if wanted.y else ("w", "dy", "dx") if wanted.dx else ("x", "dy", "dw")
+    memory = dict(zip(names, (*given[1:], made[0])))
+    others: dict[str, int] = {}
+    blocks = matrix.slots * matrix.block_rows * matrix.block_cols
+    result = None
+    if wanted.dw:
+        total = 8 if matrix.type == "f64" else 4
+        result = np.zeros(blocks * total + _LINE, np.uint8)
+        others["dw"] = -(-result.ctypes.data // _LINE) * _LINE
+    else:
+        others["w"] = _aligned(memory["w"].address, blocks * width, "w of XLA")
+    _products.run(
+        matrix, wanted, tokens, pattern,
+        {n: (m.address, rows[n]) for n, m in memory.items() if n in rows}, others, threads,
+    )  # fmt: skip
+    if result is not None:
+        start = others["dw"] - result.ctypes.data
+        numbers = result[start : start + result.size - _LINE]
+        type = np.float64 if matrix.type == "f64" else np.float32
+        dw = numbers.view(type).reshape(matrix.slots, -1)
+        # Kernels leave anything in slots without a block.
+        stored = matrix.rows_of(_products.integers_at(pattern, matrix.offsets[-1]))[2]
+        is_empty = np.ones(matrix.slots, np.bool_)
+        is_empty[stored] = False
+        dw[is_empty] = 0
+        _write(made[0], dw)
+
+
+def _aligned(address: int, bytes: int, name: str) -> int:
+    """Returns an address at a line of memory: of a copy, if it is at none."""
+    return address if address % _LINE == 0 else _products.copied(address, bytes, name)
+
+
+def _write(memory: _ffi.Memory, array: np.ndarray[Any, Any]) -> None:
+    array = np.ascontiguousarray(array)
+    _products.move(memory.address, array.ctypes.data, array.nbytes)
+
+
+def update_patterns(
+    values: Any,
+    patterns: Any,
+    state: Any = None,
+    drop: float = 0.3,
+    *,
+    method: Literal["set", "rigl", "gmp"] | Method = "set",
+    density: float | None = None,
+    norm: Literal["l1", "l2", "linf", "mean"] = "l1",
+    allow_return: bool = False,
+    scores: Any = None,
+    seed: int = 0,
+) -> tuple[Any, Any, Any]:
+    """Prunes blocks of every weight that has a pattern, and regrows others.
+
+    By the runtime of compiled steps: one with the same weights, names and seed chooses the
+    same blocks. Nothing is compiled again, and patterns of other blocks are no other types:
+    functions that were jitted stay so. Call it outside of jit, between two steps.
+
+    Args:
+      values: a pytree, such as all parameters.
+      patterns: a pytree with a `Pattern` under the path of each of the values that has one.
+      state: what an optimizer keeps, such as optax's: leaves under a path that ends in that
+        of values, and of their shape, are zeros where blocks are new.
+      drop: the share of the blocks of each weight to prune.
+      method: `set` regrows random blocks (Mocanu et al. 2018), `rigl` those of the largest
+        scores (Evci et al. 2020), `gmp` none (Zhu and Gupta 2017); or a `sparse_opt.Method`.
+      density: of gmp, the share of all blocks to leave.
+      norm: what blocks are ranked by.
+      allow_return: whether a block may be pruned and regrown at once.
+      scores: of rigl, a pytree with the gradients of `linear`'s scores under the paths of
+        the patterns.
+      seed: of the choices, with the name of the weight (its path, with dots) and the number
+        of the update.
+
+    Returns:
+      The new values, patterns and state.
+    """
+    held = _leaves(values)
+    places = _leaves(patterns, lambda leaf: isinstance(leaf, Pattern))
+    found = {n: p for n, p in places.items() if isinstance(p, Pattern)}
+    if not found:
+        raise StepError("expected a tree with patterns, but got none")
+    for name in found:
+        if name not in held:
+            raise StepError(
+                f"expected values under the path of the pattern '{name}', but got"
+                f" {', '.join(list(held)[:5])}"
+            )
+    counts = {int(p.updates) for p in found.values()}
+    if len(counts) > 1:
+        raise StepError(
+            "expected patterns that were updated equally often, but got"
+            f" {sorted(counts)} updates: update those of one model together"
+        )
+    weights = {}
+    for name, pattern in found.items():
+        array = _arrays.memory(name, held[name])
+        type = _TYPES[np.dtype(held[name].dtype).name]
+        weights[name] = Weight(pattern._matrix(type), np.asarray(pattern.indices), array)
+    due: _pattern_updates.Due
+    if isinstance(method, Method):
+        due = {name: (method, drop) for name in weights}
+    else:
+        step = _pattern_updates.compiled({n: w.matrix for n, w in weights.items()})
+        updates = updates_of(step.patterns, method, norm, drop, density, allow_return)
+        due = {p.name: update for p, update in zip(step.patterns, updates)}
+    given = {} if scores is None else _leaves(scores)
+    scored = {
+        name: np.asarray(
+            require_scores(name, given.get(name), "give update_patterns(..., scores=...) that"),
+            np.float32,
+        )
+        for name in weights
+        if needs_scores(due[name])
+    }
+    _, count = _pattern_updates.update(weights, counts.pop(), due, scored, seed)
+
+    def new_values(path: Any, leaf: Any) -> Any:
+        weight = weights.get(_name(path))
+        return leaf if weight is None else _arrays.shown(weight.values, leaf)
+
+    def new_pattern(path: Any, leaf: Any) -> Any:
+        weight = weights.get(_name(path)) if isinstance(leaf, Pattern) else None
+        if weight is None:
+            return leaf
+        indices, updates = jnp.asarray(weight.pattern), jnp.asarray(count, jnp.int32)
+        return Pattern(indices, updates, leaf.shape, leaf.block, leaf.slots)
+
+    def new_state(path: Any, leaf: Any) -> Any:
+        name = _name(path)
+        for owner, weight in weights.items():
+            is_of = name == owner or name.endswith(f".{owner}")
+            if is_of and np.shape(leaf) == np.shape(held[owner]):
+                assert weight.changed is not None
+                return jnp.where(weight.changed[:, None, None], jnp.zeros((), leaf.dtype), leaf)
+        return leaf
+
+    is_pattern = lambda leaf: isinstance(leaf, Pattern)  # noqa: E731
+    return (
+        tree_util.tree_map_with_path(new_values, values),
+        tree_util.tree_map_with_path(new_pattern, patterns, is_leaf=is_pattern),
+        tree_util.tree_map_with_path(new_state, state),
+    )
+
+
+def _name(path: Any) -> str:
+    return dotted("", path)[1:] or "weight"
+
+
+def _leaves(tree: Any, is_leaf: Any = None) -> dict[str, Any]:
+    found = tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
+    return {_name(path): leaf for path, leaf in found}
