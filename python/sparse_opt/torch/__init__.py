@@ -147,8 +147,9 @@ def export_function(
       ExportError: as `export` does; or the function changes the model.
     """
     _versions.load("torch", _TESTED, _LEANING)
-    from sparse_opt.torch import _capture, _effects, _linalg, _program
+    from sparse_opt.torch import _arguments, _capture, _effects, _linalg, _program
 
+    _arguments.require_dense(model)
     with torch.inference_mode(False), _effects.nothing_kept():
         captured = _capture.capture_function(function, model, batch, training)
     with torch.inference_mode(False), _capture.in_mode(model, training):

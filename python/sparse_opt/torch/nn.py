@@ -19,6 +19,7 @@ disk (`sparse_opt.cache`). Processors only: a layer on another device is an erro
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -36,8 +37,8 @@ from sparse_opt.torch import _linear, _updates
 from sparse_opt.torch._schedule import Sparsity
 
 __all__ = [
-    "Linear", "Sparsity", "broadcast_patterns", "densify", "keep_gradients", "sparsify",
-    "update_patterns",
+    "Linear", "Sparsity", "broadcast_patterns", "densify", "keep_gradients", "marks_of",
+    "sparsify", "update_patterns",
 ]  # fmt: skip
 
 Pattern = Literal["random", "largest"]
@@ -462,6 +463,25 @@ def broadcast_patterns(model: torch.nn.Module) -> None:
     """Gives the layers of a model the patterns of rank 0, of `torch.distributed`'s default
     group. DDP does so by itself when it is made."""
     _updates.broadcast({n: m for n, m in model.named_modules() if isinstance(m, Linear)})
+
+
+def marks_of(model: torch.nn.Module) -> list[str]:
+    """Returns marks of the layers of a model, for `sparse_opt.compile`: a whole step goes on
+    with their blocks.
+
+        marks = nn.marks_of(model)
+        model = nn.densify(model)
+        optimizer = torch.optim.AdamW(model.parameters())
+        export = sparse_opt.torch.export(train_step, model, optimizer, batch)
+        step = sparse_opt.compile(export, marks, pattern="largest")
+    """
+    marks = []
+    for name, layer in model.named_modules():
+        if isinstance(layer, Linear):
+            escaped = re.sub(r"([][.*+?^${}()|\\])", r"\\\1", f"{name}.weight".lstrip("."))
+            rows, cols = layer.block
+            marks.append(f"match=^{escaped}$ block={rows}x{cols} density={layer.density!r}")
+    return marks
 
 
 def densify(model: torch.nn.Module) -> torch.nn.Module:

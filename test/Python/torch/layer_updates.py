@@ -202,6 +202,34 @@ for i in range(13, 24):
 assert all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), model.state_dict().values()))
 print("schedules")  # CHECK: schedules
 
+# A whole step goes on with the blocks of layers.
+model = nn.sparsify(network(), [MARK])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+train(model, optimizer, batches[0])
+nn.update_patterns(model, optimizer, 0.4)
+train(model, optimizer, batches[1])
+try:
+    sparse_opt.torch.export(mse_step, model, optimizer, batches[0])
+except sparse_opt.ExportError as error:
+    print(error)
+# CHECK: expected dense layers, but got the block-sparse one '0': take marks = nn.marks_of(model), then nn.densify(model), and give compile(export, marks, pattern="largest") their blocks
+try:
+    sparse_opt.torch.export_function(lambda model, batch: model(batch), model, batches[0])
+except sparse_opt.ExportError as error:
+    print(error)
+# CHECK: expected dense layers, but got the block-sparse one '0': take marks
+marks, dense = nn.marks_of(model), nn.densify(copy.deepcopy(model))
+assert marks == ["match=^0\\.weight$ block=8x8 density=0.25", "match=^2\\.weight$ block=8x8 density=0.25"], marks
+export = sparse_opt.torch.export(mse_step, dense, torch.optim.SGD(dense.parameters(), lr=0.05), batches[0])
+step = sparse_opt.compile(export, marks, pattern="largest")
+for i in range(4):
+    wanted = model(batches[i]).square().mean().item()
+    train(model, optimizer, batches[i])
+    assert abs(step(batches[i]).item() - wanted) < 1e-5 * wanted, i
+for index in (0, 2):
+    assert (torch.from_numpy(step.read(f"{index}.weight")) - model[index].dense_weight()).abs().max() < 1e-5
+print("a whole step")  # CHECK: a whole step
+
 # A compiled model keeps gradients, too.
 model = nn.sparsify(network(), [MARK])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
