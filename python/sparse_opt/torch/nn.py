@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparse_opt import _library, _marks
+from sparse_opt import _library, _marks, _say
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt._pattern_updates import Due
@@ -93,6 +93,8 @@ class Linear(torch.nn.Module):
         mask = _mask(pattern, grid, density)
         self.in_features, self.out_features = in_features, out_features
         self.block = rows, cols
+        # Whether it stands for a layer whose weight is [in_features, out_features].
+        self.is_transposed = False
         self.keeps_gradients = False
         self.kept: list[tuple[Tensor, Tensor]] = []  # inputs, and gradients of results
         slots = int(mask.sum())
@@ -207,7 +209,7 @@ class Linear(torch.nn.Module):
         """Loads a layer of blocks, or a dense one, of which it takes the stored blocks."""
         weight = state_dict.get(f"{prefix}weight")
         if isinstance(weight, Tensor) and weight.dim() == 2:
-            self.take_dense(weight)
+            self.take_dense(weight.t() if self.is_transposed else weight)
             state_dict = dict(state_dict)
             state_dict[f"{prefix}weight"] = self.weight.detach().clone()
             state_dict[f"{prefix}pattern"] = self.pattern.clone()
@@ -282,18 +284,29 @@ def _largest(weight: Tensor, block: tuple[int, int], density: float) -> Tensor:
     return mask.reshape(norms.shape)
 
 
-def _sparse(
-    linear: torch.nn.Linear, block: tuple[int, int], density: float, pattern: Any
-) -> Linear:
-    """Returns a layer with the stored blocks of a dense one, and its bias itself."""
+def _is_conv1d(module: torch.nn.Module) -> bool:
+    """Returns whether a module is the linear layer of transformers' GPT-2 and its kin, whose
+    weight is [inputs, outputs]."""
+    kind = type(module)
+    return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+
+
+def _sparse(linear: Any, block: tuple[int, int], density: float, pattern: Any) -> Linear:
+    """Returns a layer with the stored blocks of a dense one, and its bias itself; blocks and
+    a mask are those of the weight as it lies there."""
+    is_transposed = _is_conv1d(linear)
+    weight = linear.weight.detach()
+    if is_transposed:
+        weight, block = weight.t(), block[::-1]
+        pattern = pattern if isinstance(pattern, str) else np.asarray(pattern).T
     if isinstance(pattern, str) and pattern == "largest":
-        pattern = _largest(linear.weight, block, density)
+        pattern = _largest(weight, block, density)
     layer = Linear(
-        linear.in_features, linear.out_features, linear.bias is not None,
-        block=block, density=density, pattern=pattern, dtype=linear.weight.dtype,
-        device=linear.weight.device,
+        weight.shape[1], weight.shape[0], linear.bias is not None,
+        block=block, density=density, pattern=pattern, dtype=weight.dtype, device=weight.device,
     )  # fmt: skip
-    layer.take_dense(linear.weight)
+    layer.is_transposed = is_transposed
+    layer.take_dense(weight)
     layer.weight.requires_grad_(linear.weight.requires_grad)
     if linear.bias is not None:
         layer.bias = linear.bias
@@ -305,7 +318,8 @@ def sparsify(
     marks: Sequence[str],
     pattern: Pattern | Mapping[str, Any] = "random",
 ) -> torch.nn.Module:
-    """Puts block-sparse layers into a model in place of its `torch.nn.Linear`, and returns it.
+    """Puts block-sparse layers into a model in place of its `torch.nn.Linear`, and of the
+    `Conv1D` of transformers, and returns it. A line says how many, and what it left.
 
     Make the optimizer afterwards: it holds the parameters of the layers that are there.
 
@@ -328,7 +342,7 @@ def sparsify(
     left = []
     for path, module in list(model.named_modules(remove_duplicate=False)):
         for name, child in list(module._modules.items()):
-            if type(child) is not torch.nn.Linear:
+            if type(child) is not torch.nn.Linear and not _is_conv1d(child):
                 continue
             weight = f"{path}.{name}.weight".lstrip(".")
             rule = next((rule for rule in rules if rule.match.search(weight)), None)
@@ -351,7 +365,7 @@ def sparsify(
                 module.activation_relu_or_gelu = 0
     for rule in rules:
         if rule not in used:
-            names = [name for name, module in model.named_modules() if type(module) is torch.nn.Linear]
+            names = [n for n, m in model.named_modules() if type(m) is torch.nn.Linear or _is_conv1d(m)]
             raise StepError(
                 f"expected 'match={rule.match.pattern}' to match the weight of a linear layer that"
                 f" blocks of {rule.rows}x{rule.cols} divide, but got"
@@ -359,10 +373,16 @@ def sparsify(
                 f" {', '.join(f'{name}.weight' for name in names[:3])}"
             )
     _require_apart(model, made)
+    stored = sum(layer.weight.numel() for layer in made.values())
+    dense = sum(layer.in_features * layer.out_features for layer in made.values())
+    _say.line(
+        f"{len(made)} layers have blocks now, {stored:,} of {dense:,} numbers"
+        + (f"; no blocks divide {', '.join(left[:5])}" if left else "")
+    )
     return model
 
 
-def _require_no_hooks(name: str, linear: torch.nn.Linear) -> None:
+def _require_no_hooks(name: str, linear: Any) -> None:
     """Raises `StepError` for hooks of a layer or its weight, which would be lost with it."""
     kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
     if any(getattr(linear, kind) for kind in kinds) or linear.weight._backward_hooks:
@@ -485,11 +505,12 @@ def marks_of(model: torch.nn.Module) -> list[str]:
 
 
 def densify(model: torch.nn.Module) -> torch.nn.Module:
-    """Puts `torch.nn.Linear` with the same numbers in place of block-sparse layers, in place,
-    and returns the model; or the dense layer, of a layer."""
+    """Puts the dense layers with the same numbers (`torch.nn.Linear`, or the `Conv1D` that
+    was there) in place of block-sparse ones, in place, and returns the model; or the dense
+    layer, of a layer."""
     if isinstance(model, Linear):
         return _dense(model)
-    made: dict[int, torch.nn.Linear] = {}
+    made: dict[int, torch.nn.Module] = {}
     for _, module in list(model.named_modules(remove_duplicate=False)):
         for name, child in list(module._modules.items()):
             if isinstance(child, Linear):
@@ -499,14 +520,22 @@ def densify(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
-def _dense(layer: Linear) -> torch.nn.Linear:
-    linear = torch.nn.Linear(
-        layer.in_features, layer.out_features, layer.bias is not None,
-        dtype=layer.weight.dtype, device=layer.weight.device,
-    )  # fmt: skip
+def _dense(layer: Linear) -> torch.nn.Module:
+    weight = layer.dense_weight()
+    linear: Any
+    if layer.is_transposed:
+        from transformers.pytorch_utils import Conv1D
+
+        linear, weight = Conv1D(layer.out_features, layer.in_features).to(weight.dtype), weight.t()
+    else:
+        linear = torch.nn.Linear(
+            layer.in_features, layer.out_features, layer.bias is not None,
+            dtype=weight.dtype, device=weight.device,
+        )  # fmt: skip
     with torch.no_grad():
-        linear.weight.copy_(layer.dense_weight())
+        linear.weight.copy_(weight)
     linear.weight.requires_grad_(layer.weight.requires_grad)
     if layer.bias is not None:
         linear.bias = layer.bias
-    return linear.train(layer.training)
+    dense: torch.nn.Module = linear.train(layer.training)
+    return dense
