@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -265,6 +266,18 @@ def integers_at(address: int, count: int) -> np.ndarray[Any, Any]:
     return np.ctypeslib.as_array((ctypes.c_int32 * count).from_address(address))
 
 
+_WAITING = ("KMP_BLOCKTIME", "KMP_USE_YIELD", "KMP_LIBRARY", "OMP_WAIT_POLICY")
+
+
+def _limit_spinning(loaded: ctypes.CDLL) -> None:
+    """Lets threads sleep soon when they wait, unless the environment says how, as the
+    runtime does for steps (runtime/step/Spinning.cpp): those of a framework run in between.
+    The first call counts."""
+    set_defaults = getattr(loaded, "kmp_set_defaults", None)
+    if set_defaults is not None and not any(name in os.environ for name in _WAITING):
+        set_defaults(b"KMP_BLOCKTIME=50us|KMP_USE_YIELD=0")
+
+
 class _Kernel:
     """A compiled program of `tokens` tokens, called on addresses by name."""
 
@@ -275,6 +288,7 @@ class _Kernel:
             text, options, lambda path: _compiler.run(text, path, [], options)
         )
         loaded = ctypes.CDLL(str(path))
+        _limit_spinning(loaded)
         manifest = json.loads(
             ctypes.string_at(
                 ctypes.addressof(ctypes.c_char.in_dll(loaded, "bsr_step_manifest"))
