@@ -112,6 +112,19 @@ def _copysign(x: torch.Tensor, y: Any) -> torch.Tensor:
     return torch.where(_signbit(y), -size, size)
 
 
+def _of_halves(operation: Callable[..., Any], rewrite: Any = None) -> Callable[..., Any]:
+    """Computes an operation on 16-bit floats in f32 and rounds once, as PyTorch does, where
+    torch-mlir, or a rewrite, makes several operations of it."""
+
+    def wide(x: torch.Tensor, *others: Any, **options: Any) -> Any:
+        if x.dtype not in (torch.bfloat16, torch.float16):
+            return NotImplemented if rewrite is None else rewrite(x, *others, **options)
+        others = tuple(y.float() if _is_tensor(y) else y for y in others)
+        return operation(x.float(), *others, **options).to(x.dtype)
+
+    return wide
+
+
 def _hypot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The larger one is outside of the root, so that no square overflows."""
     x, y = x.abs(), y.abs()
@@ -269,14 +282,16 @@ TABLE: dict[Any, Callable[..., Any]] = {
     aten.signbit.default: _signbit,
     aten.copysign.Tensor: _copysign,
     aten.copysign.Scalar: _copysign,
-    aten.hypot.default: _hypot,
+    aten.elu.default: _of_halves(aten.elu),
+    aten.hypot.default: _of_halves(aten.hypot, _hypot),
+    aten.logaddexp.default: _of_halves(aten.logaddexp),
     aten.xlogy.Tensor: _xlogy,
     aten.xlogy.Scalar_Self: _xlogy,
     aten.xlogy.Scalar_Other: _xlogy,
     aten.bitwise_or.Scalar: _bitwise(torch.bitwise_or),
     aten.bitwise_xor.Scalar: _bitwise(torch.bitwise_xor),
     aten.pow.Tensor_Scalar: _pow,
-    aten.gelu.default: _gelu,
+    aten.gelu.default: _of_halves(aten.gelu, _gelu),
     aten.lgamma.default: _lgamma,
     aten.digamma.default: _digamma,
     aten._cdist_forward.default: _cdist,
