@@ -40,12 +40,14 @@ class Weight:
     Attributes:
       pattern: as `Matrix.pattern_of` makes it.
       values: `[slots, block rows, block columns]`; of bfloat16, which NumPy has not, bits.
+      updates: how often the pattern was updated.
       changed: which slots hold another block, or none, after an update.
     """
 
     matrix: Matrix
     pattern: Array
     values: Array
+    updates: int
     changed: Array | None = None
 
 
@@ -66,22 +68,33 @@ def compiled(matrices: Mapping[str, Matrix], scored: Sequence[str] = ()) -> _run
 
 
 def update(
+    weights: Mapping[str, Weight], due: Due, scores: Mapping[str, Array], seed: int
+) -> int:
+    """Updates the patterns of weights in place; returns how many blocks were pruned. The
+    choices are those of a compiled step with the same names and seed.
+
+    Args:
+      weights: all of a model, by their names.
+      due: what is updated; the others stay as they are, and count it.
+      scores: of each that is updated by them, the norms of all blocks of its gradient.
+    """
+    alike: dict[int, dict[str, Weight]] = {}
+    for name, weight in weights.items():
+        alike.setdefault(weight.updates, {})[name] = weight
+    return sum(
+        _update(group, count, due, {n: s for n, s in scores.items() if n in group}, seed)
+        for count, group in sorted(alike.items())
+    )
+
+
+def _update(
     weights: Mapping[str, Weight],
     count: int,
     due: Due,
     scores: Mapping[str, Array],
     seed: int,
-) -> tuple[int, int]:
-    """Updates the patterns of weights in place; returns how many blocks were pruned, and
-    how many updates there were by then. The choices are those of a compiled step with the
-    same names and seed.
-
-    Args:
-      weights: all of a model, by their names.
-      count: how many updates there were before.
-      due: what is updated; the others stay as they are.
-      scores: of each that is updated by them, the norms of all blocks of its gradient.
-    """
+) -> int:
+    """Updates weights that were updated equally often."""
     step = compiled({name: weight.matrix for name, weight in weights.items()}, list(scores))
     session = _runtime.Session(step, "cpu", seed)
     stays = PatternUpdate()
@@ -116,8 +129,8 @@ def update(
         after = weight.matrix.blocks_of(weight.pattern)
         weight.changed = (before[0] != after[0]) | (before[1] != after[1])
         weight.values = np.array(session.array(step.buffers[pattern.weight]))
-    counters = session.counters()
-    return int(counters.blocks_pruned), int(counters.pattern_updates)
+        weight.updates = max(count + 1, int(session.counters().pattern_updates))
+    return int(session.counters().blocks_pruned)
 
 
 def require_scores(name: str, scores: Array | None, how: str) -> Array:

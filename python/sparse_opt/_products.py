@@ -105,6 +105,32 @@ class Matrix:
         cols, slots = (pattern[start : start + count] for start in starts[1:3])
         return row_ptr, cols, slots
 
+    def obstacle(self, pattern: np.ndarray[Any, Any]) -> str:
+        """Returns why an array is no pattern of this matrix, or ''."""
+        if pattern.dtype != np.int32 or pattern.shape != (self.offsets[-1],):
+            return f"{pattern.dtype} of shape {list(pattern.shape)}"
+        views = [pattern[a : a + n] for a, n in zip(self.offsets, self.lengths)]
+        row_ptr, col_idx, slot, col_ptr, row_idx, slot_t = views
+        count = int(row_ptr[-1])
+        for ptr in (row_ptr, col_ptr):
+            if ptr[0] or ptr[-1] != count or (np.diff(ptr) < 0).any():
+                return "another number of blocks in each line"
+        if not 0 <= count <= self.slots:
+            return f"{count} blocks in {self.slots} slots"
+        for where, most in ((col_idx, self.grid[1]), (row_idx, self.grid[0])):
+            if count and not 0 <= where[:count].min() <= where[:count].max() < most:
+                return "a block outside of the matrix"
+        rows, cols = (np.repeat(np.arange(p.size - 1), np.diff(p)) for p in (row_ptr, col_ptr))
+        for slots in (slot[:count], slot_t[:count]):
+            if count and (slots.min() < 0 or slots.max() >= self.slots):
+                return "a slot that is none"
+            if np.unique(slots).size != count:
+                return "two blocks in one slot"
+        one, two = np.full((2, self.slots), -1), np.full((2, self.slots), -1)
+        one[:, slot[:count]] = rows, col_idx[:count]
+        two[:, slot_t[:count]] = row_idx[:count], cols
+        return "" if np.array_equal(one, two) else "rows and columns that do not agree"
+
     def blocks_of(self, pattern: np.ndarray[Any, Any]) -> tuple[Any, Any]:
         """Returns the block row and the block column of each slot; of one without a block
         -1."""

@@ -372,17 +372,12 @@ def update_patterns(
                 f"expected values under the path of the pattern '{name}', but got"
                 f" {', '.join(list(held)[:5])}"
             )
-    counts = {int(p.updates) for p in found.values()}
-    if len(counts) > 1:
-        raise StepError(
-            "expected patterns that were updated equally often, but got"
-            f" {sorted(counts)} updates: update those of one model together"
-        )
     weights = {}
     for name, pattern in found.items():
         array = _arrays.memory(name, held[name])
         type = _TYPES[np.dtype(held[name].dtype).name]
-        weights[name] = Weight(pattern._matrix(type), np.asarray(pattern.indices), array)
+        matrix, indices = pattern._matrix(type), np.asarray(pattern.indices)
+        weights[name] = Weight(matrix, indices, array, int(pattern.updates))
     due: _pattern_updates.Due
     if isinstance(method, Method):
         due = {name: (method, drop) for name in weights}
@@ -399,7 +394,7 @@ def update_patterns(
         for name in weights
         if needs_scores(due[name])
     }
-    _, count = _pattern_updates.update(weights, counts.pop(), due, scored, seed)
+    _pattern_updates.update(weights, due, scored, seed)
 
     def new_values(path: Any, leaf: Any) -> Any:
         weight = weights.get(_name(path))
@@ -409,7 +404,7 @@ def update_patterns(
         weight = weights.get(_name(path)) if isinstance(leaf, Pattern) else None
         if weight is None:
             return leaf
-        indices, updates = jnp.asarray(weight.pattern), jnp.asarray(count, jnp.int32)
+        indices, updates = jnp.asarray(weight.pattern), jnp.asarray(weight.updates, jnp.int32)
         return Pattern(indices, updates, leaf.shape, leaf.block, leaf.slots)
 
     def new_state(path: Any, leaf: Any) -> Any:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sparse_opt import _products
+from sparse_opt._errors import StepError
 from sparse_opt._products import Matrix, Wanted
 
 TYPES = {
@@ -22,8 +23,39 @@ TYPES = {
 
 
 def matrix_of(weight: Tensor, out_features: int, in_features: int) -> Matrix:
+    if weight.dim() != 3 or weight.dtype not in TYPES:
+        raise StepError(
+            "expected the blocks of a weight, [slots, block rows, block columns] of float32,"
+            f" float64, bfloat16 or float16, but got {list(weight.shape)} of {weight.dtype}"
+        )
     slots, rows, cols = weight.shape
     return Matrix(out_features, in_features, rows, cols, slots, TYPES[weight.dtype])
+
+
+# The versions of the patterns that were found right, by their addresses.
+_CHECKED: dict[int, tuple[int, int]] = {}
+
+# What the gradients of dense weights are made of, by the address of the layer's pattern,
+# for layers that keep it: copies of the input and of the gradient of the result.
+KEPT: dict[int, list[tuple[Tensor, Tensor]]] = {}
+
+
+def _require_pattern(matrix: Matrix, pattern: Tensor) -> None:
+    """Raises `StepError` for a pattern that would have kernels read other memory: one of
+    another shape, one that was averaged or cast."""
+    key = pattern.data_ptr(), hash(matrix)
+    version = -1 if pattern.is_inference() else pattern._version
+    if version >= 0 and _CHECKED.get(key[0]) == (key[1], version):
+        return
+    if reason := matrix.obstacle(pattern.numpy()):
+        raise StepError(
+            f"expected the pattern of {matrix.slots} blocks of {matrix.block_rows}x"
+            f"{matrix.block_cols} in {matrix.rows}x{matrix.cols}, but got {reason}: a"
+            " layer's weight and pattern belong together, and are neither averaged nor cast"
+        )
+    if len(_CHECKED) > 100_000:
+        _CHECKED.clear()
+    _CHECKED[key[0]] = key[1], version
 
 
 def _flat(tensor: Tensor) -> Tensor:
@@ -51,13 +83,15 @@ def linear(
 ) -> Tensor:
     """Returns x w^T + b of a block-sparse w, of activations [..., in_features]."""
     y = x.new_empty(*x.shape[:-1], out_features)
+    matrix = matrix_of(weight, out_features, in_features)
+    _require_pattern(matrix, pattern)
     x, weight, pattern = x.contiguous(), _flat(weight), _flat(pattern)
     others = {"w": weight.data_ptr()}
     if bias is not None:
         bias = _flat(bias)
         others["b"] = bias.data_ptr()
     _products.run(
-        matrix_of(weight, out_features, in_features),
+        matrix,
         Wanted(y=True, bias=bias is not None),
         _tokens(x),
         pattern.data_ptr(),
@@ -96,6 +130,9 @@ def linear_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the gradients of x, of the weight's blocks and of the bias; empty tensors
     for those that nobody wants."""
+    kept = KEPT.get(pattern.data_ptr()) if KEPT else None
+    if kept is not None:
+        kept.append((x.detach().clone(), dy.detach().clone()))
     total = torch.promote_types(weight.dtype, torch.float32)
     dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else x.new_empty(0)
     dw = weight.new_zeros(weight.shape if wants_weight else 0, dtype=total)
@@ -104,6 +141,8 @@ def linear_backward(
     if wants_bias and not wants_weight:
         db = dy.reshape(tokens, out_features).sum(0, dtype=total)
     if wants_x or wants_weight:
+        matrix = matrix_of(weight, out_features, in_features)
+        _require_pattern(matrix, pattern)
         dy, x, weight, pattern = dy.contiguous(), x.contiguous(), _flat(weight), _flat(pattern)
         rows = {"dy": _rows(dy)}
         others = {"w": weight.data_ptr(), "dw": dw.data_ptr(), "db": db.data_ptr()}
@@ -111,7 +150,6 @@ def linear_backward(
             rows["dx"] = _rows(dx)
         if wants_weight:
             rows["x"] = _rows(x)
-        matrix = matrix_of(weight, out_features, in_features)
         _products.run(
             matrix,
             Wanted(bias=wants_bias and wants_weight, dx=wants_x, dw=wants_weight),

@@ -343,3 +343,16 @@ def without_values(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
             yield fakes
     finally:
         log.disabled = before
+
+
+def differentiating_transform() -> str:
+    """Returns the transform of `torch.func` or of forward mode that a call is in, but for
+    `vmap`, or ''."""
+    if torch.autograd.forward_ad._current_level >= 0:
+        return "forward-mode differentiation"
+    peek = getattr(torch._C._functorch, "peek_interpreter_stack", None)
+    interpreter = peek() if peek is not None else None
+    if interpreter is None:
+        return ""
+    kind = str(interpreter.key()).rpartition(".")[2]
+    return "" if kind == "Vmap" else f"torch.func ({kind.lower()})"

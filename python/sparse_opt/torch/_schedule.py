@@ -58,14 +58,17 @@ class Sparsity:
     ) -> None:
         rules = Rules(groups)
         self.groups, self.done = rules.groups, 0
-        self._layers, self._seed = _updates.trained(model), seed
-        self._optimizers = _updates.optimizers_of(self._layers, optimizer)
-        patterns = _updates.compiled(self._layers).patterns
+        self._model, self._given, self._seed = model, optimizer, seed
+        self._late: dict[str, Any] = {}  # what was due when gradients were no numbers
+        layers = _updates.trained(model)
+        _updates.optimizers_of(layers, optimizer)
+        _updates.require_alike(layers)
+        patterns = _updates.compiled(layers).patterns
         self._updates = Updates(
             rules, steps, [Member(p, is_frozen=False, has_scores=True) for p in patterns]
         )
         for member in self._updates.members:
-            layer = self._layers[member.pattern.name]
+            layer = layers[member.pattern.name]
             stored = int(layer.mask().sum())
             if not int(layer.num_updates) and member.first != stored:
                 raise StepError(
@@ -76,14 +79,22 @@ class Sparsity:
 
     def update(self) -> int:
         """Does the updates that are due after one more step; returns how many blocks were
-        pruned. Call it after `optimizer.step()`."""
-        self.done += 1
-        due = dict(self._due(self.done))
-        pruned = 0
+        pruned. Call it after `optimizer.step()`.
+
+        Where gradients that score blocks are no numbers (a step that a GradScaler skips),
+        the update is made after the next step.
+        """
+        layers = _updates.trained(self._model)
+        due = {**self._late, **dict(self._due(self.done + 1))}
+        due = {name: update for name, update in due.items() if name in layers}
+        pruned: int | None = 0
         if due:
-            pruned = _updates.update(self._layers, self._optimizers, due, self._seed)
+            optimizers = _updates.optimizers_of(layers, self._given)
+            pruned = _updates.update(layers, optimizers, due, self._seed)
+        self._late = due if pruned is None else {}
+        self.done += 1
         self._keep()
-        return pruned
+        return pruned or 0
 
     def _due(self, step: int) -> Iterator[tuple[str, PatternUpdate | tuple[Method, float]]]:
         """Yields what is updated after so many steps, by the names of weights."""
@@ -93,10 +104,10 @@ class Sparsity:
 
     def _keep(self) -> None:
         """Lets layers keep the gradients of the next step if they will be scored."""
-        due = self._due(self.done + 1)
-        scored = {name for name, update in due if needs_scores(update)}
-        for name, layer in self._layers.items():
-            layer.keeps_gradients, layer.kept = name in scored, []
+        due = {**self._late, **dict(self._due(self.done + 1))}
+        scored = {name for name, update in due.items() if needs_scores(update)}
+        for name, layer in _updates.trained(self._model).items():
+            _updates.keep(layer, name in scored)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a run that goes on needs, beside the states of model and optimizer."""

@@ -9,6 +9,7 @@ Values may be sharded (FSDP): an update gathers them, and each rank does the sam
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,17 +21,33 @@ from torch import Tensor, distributed
 from sparse_opt import _pattern_updates, _products, _runtime
 from sparse_opt._errors import StepError
 from sparse_opt._pattern_updates import Due, Weight, needs_scores, require_scores
+from sparse_opt.torch import _linear, _sharded
+
+
+def name_of(path: str) -> str:
+    """Returns the name of a layer's weight, without what wrappers put before it."""
+    parts = [part for part in path.split(".") if part != "_orig_mod"]
+    return ".".join([*parts, "weight"]).lstrip(".")
 
 
 def trained(model: torch.nn.Module) -> dict[str, Any]:
-    """Returns the layers that a model trains, by the names of their weights."""
+    """Returns the layers that a model trains, by the names of their weights; each weight
+    once."""
     from sparse_opt.torch.nn import Linear
 
-    layers = {
-        f"{name}.weight".lstrip("."): module
-        for name, module in model.named_modules()
-        if isinstance(module, Linear) and module.weight.requires_grad
-    }
+    if not isinstance(model, torch.nn.Module):
+        raise StepError(f"expected a model, but got a {type(model).__name__}")
+    _sharded.reshard(model)
+    inner = model
+    while isinstance(inner, torch.nn.parallel.DistributedDataParallel):
+        inner = inner.module
+    layers: dict[str, Any] = {}
+    seen: set[int] = set()
+    for path, module in inner.named_modules():
+        if isinstance(module, Linear) and module.weight.requires_grad:
+            if id(module.weight) not in seen:
+                layers[name_of(path)] = module
+            seen.add(id(module.weight))
     if not layers:
         raise StepError("expected a model with block-sparse layers to train, but got none")
     return layers
@@ -41,7 +58,20 @@ def optimizers_of(
     given: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],
 ) -> list[torch.optim.Optimizer]:
     """Returns optimizers, one of which has each weight."""
-    optimizers = [given] if isinstance(given, torch.optim.Optimizer) else list(given)
+    listed = given if isinstance(given, (list, tuple)) else [given]
+    for optimizer in listed:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise StepError(
+                "expected an optimizer of torch.optim, or several, but got a"
+                f" {type(optimizer).__name__}"
+            )
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise StepError(
+                "expected an optimizer that keeps state for each parameter, but got LBFGS,"
+                " which keeps directions of all: update patterns under another"
+            )
+    # ZeroRedundancyOptimizer has the state of its part in another.
+    optimizers = [*listed, *(o.optim for o in listed if hasattr(o, "optim"))]
     held = {id(p) for o in optimizers for group in o.param_groups for p in group["params"]}
     for name, layer in layers.items():
         if id(layer.weight) not in held:
@@ -57,47 +87,43 @@ def compiled(layers: Mapping[str, Any]) -> _runtime.Step:
     return _pattern_updates.compiled({name: layer.matrix for name, layer in layers.items()})
 
 
+def keep(layer: Any, on: bool) -> None:
+    """Lets a layer keep the inputs and gradients of backward passes, or forget them."""
+    place = layer.pattern.data_ptr()
+    _linear.KEPT.pop(place, None)
+    if on:
+        _linear.KEPT[place] = []
+
+
 def update(
     layers: Mapping[str, Any],
     optimizers: Sequence[torch.optim.Optimizer],
     due: Due,
     seed: int,
-) -> int:
+) -> int | None:
     """Updates the patterns of layers, of a model's all, by the names of their weights;
-    returns how many blocks were pruned."""
-    _require_alike(layers)
+    returns how many blocks were pruned, or None if gradients that are to score blocks are no
+    numbers: then nothing has changed."""
+    require_alike(layers)
     scored = [name for name in layers if name in due and needs_scores(due[name])]
     scores = {name: _scores(name, layers[name]) for name in scored}
+    if not all(np.isfinite(found).all() for found in scores.values()):
+        return None
     weights = {
-        name: Weight(layer.matrix, layer.pattern.numpy(), _numpy(_whole(layer.weight)))
+        name: Weight(
+            layer.matrix,
+            layer.pattern.numpy(),
+            _numpy(_sharded.whole(layer.weight)),
+            int(layer.num_updates),
+        )
         for name, layer in layers.items()
     }
-    count = int(next(iter(layers.values())).num_updates)
-    pruned, count = _pattern_updates.update(weights, count, due, scores, seed)
+    pruned = _pattern_updates.update(weights, due, scores, seed)
     with torch.no_grad():
         for name, layer in layers.items():
-            layer.num_updates.fill_(count)
+            layer.num_updates.fill_(weights[name].updates)
             _take(weights[name], layer, optimizers)
     return pruned
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    """Returns all of a tensor, which may be sharded over processes."""
-    whole = getattr(tensor, "full_tensor", None)
-    return tensor.detach() if whole is None else whole().detach()
-
-
-def _take_whole(tensor: Tensor, whole: Tensor) -> None:
-    """Writes all of a tensor; each process its own shard."""
-    if not hasattr(tensor, "full_tensor"):
-        tensor.copy_(whole)
-        return
-    from torch.distributed.tensor import DTensor, distribute_tensor
-
-    assert isinstance(tensor, DTensor)
-    # All have the same numbers: nothing is sent.
-    given = distribute_tensor(whole, tensor.device_mesh, tensor.placements, src_data_rank=None)
-    tensor.to_local().copy_(given.to_local())
 
 
 def _numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
@@ -105,23 +131,20 @@ def _numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
-def _require_alike(layers: Mapping[str, Any]) -> None:
-    """Raises `StepError` unless layers were updated equally often, on all ranks."""
-    counts = {int(layer.num_updates) for layer in layers.values()}
-    if len(counts) > 1:
-        raise StepError(
-            "expected layers whose patterns were updated equally often, but got"
-            f" {sorted(counts)} updates: update those of one model together"
-        )
+def require_alike(layers: Mapping[str, Any]) -> None:
+    """Raises `StepError` unless layers have the same patterns on all ranks."""
     if not _is_distributed():
         return
-    hashes = {name: zlib.crc32(layer.pattern.numpy()) for name, layer in layers.items()}
+    own = {
+        name: (zlib.crc32(layer.pattern.numpy()), int(layer.num_updates))
+        for name, layer in layers.items()
+    }
     found: list[Any] = [None] * distributed.get_world_size()
-    distributed.all_gather_object(found, (counts.pop(), hashes))
-    for rank, (count, others) in enumerate(found):
-        apart = [name for name in hashes if others.get(name) != found[0][1].get(name)]
-        if apart or count != found[0][0]:
-            what = f"another pattern of '{apart[0]}'" if apart else f"{count} updates"
+    distributed.all_gather_object(found, own)
+    for rank, others in enumerate(found):
+        apart = [name for name in found[0] if others.get(name) != found[0][name]]
+        if apart or len(others) != len(found[0]):
+            what = f"another pattern of '{apart[0]}'" if apart else "other layers"
             raise StepError(
                 f"expected the patterns of rank 0 on all ranks, but got {what} on rank"
                 f" {rank}: give them by broadcast_patterns(model), and update them with one"
@@ -148,21 +171,31 @@ def broadcast(layers: Mapping[str, Any]) -> None:
 
 def _scores(name: str, layer: Any) -> np.ndarray[Any, Any]:
     """Returns the L1 norms of all blocks of a layer's gradient; of several processes their
-    mean."""
-    if not layer.kept:
-        how = "call keep_gradients(model) in front of the backward pass"
-        require_scores(name, None, how)
-    x, dy = (
-        torch.cat([part.reshape(-1, part.shape[-1]) for part in parts]).contiguous()
-        for parts in zip(*layer.kept)
-    )
-    found = _products.scores(
-        layer.matrix, "l1", x.shape[0], x.data_ptr(), dy.data_ptr(), torch.get_num_threads()
-    )
+    mean, of which one without a gradient has zeros."""
+    kept = layer.kept
+    found = np.zeros(layer.matrix.grid, np.float32)
+    if kept:
+        dtype = layer.weight.dtype
+        for pair in kept:
+            for tensor in pair:
+                dtype = torch.promote_types(dtype, tensor.dtype)
+        x, dy = (
+            torch.cat([part.reshape(-1, part.shape[-1]).to(dtype) for part in parts]).contiguous()
+            for parts in zip(*kept)
+        )
+        matrix = dataclasses.replace(layer.matrix, type=_linear.TYPES[dtype])
+        found = _products.scores(
+            matrix, "l1", x.shape[0], x.data_ptr(), dy.data_ptr(), torch.get_num_threads()
+        )
+    count = torch.tensor(float(bool(kept)))
     if _is_distributed():
         shared = torch.from_numpy(found)
         distributed.all_reduce(shared)
         shared /= distributed.get_world_size()
+        distributed.all_reduce(count)
+    if not count:
+        how = "call keep_gradients(model) in front of the backward pass"
+        require_scores(name, None, how)
     return found
 
 
@@ -174,7 +207,7 @@ def _take(
     given = torch.from_numpy(weight.values)
     if layer.weight.dtype == torch.bfloat16:
         given = given.view(torch.bfloat16)
-    _take_whole(layer.weight, given)
+    _sharded.take_whole(layer.weight, given)
     layer.pattern.copy_(torch.from_numpy(weight.pattern))
     changed = torch.from_numpy(weight.changed)
     if layer.weight.grad is not None:
@@ -185,24 +218,27 @@ def _take(
 
 def _fill(tensor: Tensor, changed: Tensor, value: float) -> None:
     """Gives slots that changed a value."""
-    whole = _whole(tensor)
-    is_sharded = hasattr(tensor, "full_tensor")
+    whole = _sharded.whole(tensor)
     whole[changed.to(whole.device)] = value
-    if is_sharded:
-        _take_whole(tensor, whole)
+    if _sharded.is_sharded(tensor):
+        _sharded.take_whole(tensor, whole)
 
 
 def _kept_by(
     optimizers: Sequence[torch.optim.Optimizer], weight: torch.nn.Parameter
 ) -> Iterator[tuple[Tensor, float]]:
-    """Yields what optimizers keep of a weight, and the value that it began with."""
+    """Yields what optimizers keep of each slot of a weight, and the value that it began
+    with."""
     for optimizer in optimizers:
         group = next(
             (g for g in optimizer.param_groups if any(p is weight for p in g["params"])), {}
         )
         first = {"sum": group.get("initial_accumulator_value", 0.0)}
         if isinstance(optimizer, torch.optim.Rprop):
-            first["step_size"] = float(group.get("lr", 0.0))
+            # A scheduler has changed the rate since.
+            first["step_size"] = float(group.get("initial_lr", group.get("lr", 0.0)))
         for key, value in optimizer.state.get(weight, {}).items():
-            if isinstance(value, Tensor) and value.shape == weight.shape:
+            # Moments, and means of rows or columns of each block (Adafactor).
+            is_of_slots = isinstance(value, Tensor) and value.dim() == weight.dim()
+            if is_of_slots and value.shape[0] == weight.shape[0]:
                 yield value, first.get(key, 0.0)

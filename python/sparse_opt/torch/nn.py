@@ -33,7 +33,7 @@ from sparse_opt._method import Method
 from sparse_opt._pattern_updates import Due
 from sparse_opt._products import Matrix
 from sparse_opt._sparsity import updates_of
-from sparse_opt.torch import _linear, _updates
+from sparse_opt.torch import _linear, _private, _sharded, _updates
 from sparse_opt.torch._schedule import Sparsity
 
 __all__ = [
@@ -95,8 +95,6 @@ class Linear(torch.nn.Module):
         self.block = rows, cols
         # Whether it stands for a layer whose weight is [in_features, out_features].
         self.is_transposed = False
-        self.keeps_gradients = False
-        self.kept: list[tuple[Tensor, Tensor]] = []  # inputs, and gradients of results
         slots = int(mask.sum())
         self.weight = torch.nn.Parameter(
             torch.empty(slots, rows, cols, dtype=dtype, device=where)
@@ -146,9 +144,9 @@ class Linear(torch.nn.Module):
 
     def dense_weight(self) -> Tensor:
         """Returns `W`, `[out_features, in_features]`, with zeros where no block is stored."""
-        blocks = self.weight.new_zeros(*self.matrix.grid, *self.block)
+        blocks = torch.zeros(*self.matrix.grid, *self.block, dtype=self.weight.dtype)
         slots, rows, cols = self._places()
-        blocks[rows, cols] = self.weight.detach()[slots]
+        blocks[rows, cols] = _sharded.whole(self.weight)[slots]
         return blocks.transpose(1, 2).reshape(self.out_features, self.in_features)
 
     @torch.no_grad()
@@ -160,15 +158,22 @@ class Linear(torch.nn.Module):
                 f" {'x'.join(map(str, weight.shape))}"
             )
         slots, rows, cols = self._places()
-        self.weight[slots] = _blocks(weight, self.block)[rows, cols].to(self.weight.dtype)
+        values = torch.zeros(self.weight.shape, dtype=self.weight.dtype)
+        values[slots] = _blocks(weight.detach(), self.block)[rows, cols].to(self.weight.dtype)
+        _sharded.take_whole(self.weight, values)
 
     def forward(self, x: Tensor) -> Tensor:
+        if not torch.compiler.is_compiling():
+            if transform := _private.differentiating_transform():
+                raise StepError(
+                    f"expected a block-sparse layer outside of {transform}, but got one within:"
+                    " use loss.backward() or torch.autograd.grad, or densify the model"
+                )
         weight: Tensor = self.weight
         bias: Tensor | None = self.bias
         if torch.is_autocast_enabled("cpu"):
-            dtype = torch.get_autocast_dtype("cpu")
-            x, weight = x.to(dtype), weight.to(dtype)
-            bias = bias if bias is None else bias.to(dtype)
+            x, weight = _cast(x), _cast(weight)
+            bias = bias if bias is None else _cast(bias)
         if x.shape[-1:] != (self.in_features,) or x.dtype != weight.dtype:
             raise StepError(
                 f"expected activations [..., {self.in_features}] of {weight.dtype}, but got"
@@ -182,19 +187,13 @@ class Linear(torch.nn.Module):
         y: Tensor = _linear.linear(
             x, weight, bias, self.pattern, self.out_features, self.in_features
         )
-        if self.keeps_gradients and y.requires_grad:
-            self._keep(x, y)
         return y
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _keep(self, x: Tensor, y: Tensor) -> None:
-        """Keeps what the gradient of the dense weight is made of."""
-        x = x.detach()
-        keep = lambda dy: self.kept.append((x, dy.detach()))  # noqa: E731
-        y.register_hook(keep)  # type: ignore[no-untyped-call]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "kept": []}
+    @property
+    def kept(self) -> list[tuple[Tensor, Tensor]]:
+        """The inputs, and the gradients of the results, of the backward passes since
+        `keep_gradients`."""
+        return _linear.KEPT.get(self.pattern.data_ptr(), [])
 
     def extra_repr(self) -> str:
         rows, cols = self.block
@@ -214,7 +213,22 @@ class Linear(torch.nn.Module):
             state_dict[f"{prefix}weight"] = self.weight.detach().clone()
             state_dict[f"{prefix}pattern"] = self.pattern.clone()
             state_dict[f"{prefix}num_updates"] = self.num_updates.clone()
+        pattern = state_dict.get(f"{prefix}pattern")
+        if isinstance(pattern, Tensor) and pattern.device.type == "cpu":
+            if reason := self.matrix.obstacle(pattern.numpy()):
+                raise StepError(
+                    f"expected the pattern of '{prefix}weight', {self.out_features}x"
+                    f"{self.in_features} in blocks of {self.block[0]}x{self.block[1]}, but got"
+                    f" {reason}: the state is of another layer"
+                )
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _cast(tensor: Tensor) -> Tensor:
+    """Returns a tensor as autocast gives it to a linear layer."""
+    if not tensor.is_floating_point() or tensor.dtype == torch.float64:
+        return tensor
+    return tensor.to(torch.get_autocast_dtype("cpu"))
 
 
 def _require_shape(
@@ -336,9 +350,11 @@ def sparsify(
     Raises:
       StepError: a mark that is none, or that matches no weight which it fits.
     """
+    if isinstance(marks, str):
+        marks = [marks]
     rules = [_mark(mark) for mark in marks]
     used = set()
-    made: dict[int, Linear] = {}
+    found: list[tuple[torch.nn.Module, str, Any, str, _marks.Mark]] = []
     left = []
     for path, module in list(model.named_modules(remove_duplicate=False)):
         for name, child in list(module._modules.items()):
@@ -354,15 +370,7 @@ def sparsify(
                 continue
             used.add(rule)
             _require_no_hooks(weight, child)
-            known = made.get(id(child.weight))
-            if known is None:
-                first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
-                known = made[id(child.weight)] = _sparse(child, (rule.rows, rule.cols), rule.density, first)
-            setattr(module, name, known)
-            if isinstance(module, torch.nn.TransformerEncoderLayer):
-                # Its own kernel for inference reads dense weights; without this it calls
-                # its layers.
-                module.activation_relu_or_gelu = 0
+            found.append((module, name, child, weight, rule))
     for rule in rules:
         if rule not in used:
             names = [n for n, m in model.named_modules() if type(m) is torch.nn.Linear or _is_conv1d(m)]
@@ -372,7 +380,35 @@ def sparsify(
                 f" {', '.join(left[:3]) or 'no match'} in {len(names)} layers:"
                 f" {', '.join(f'{name}.weight' for name in names[:3])}"
             )
-    _require_apart(model, made)
+    if not isinstance(pattern, str):
+        names = [weight for *_, weight, _ in found]
+        if odd := [name for name in pattern if name not in names]:
+            raise StepError(
+                f"expected masks by the names of weights that are replaced, but got '{odd[0]}':"
+                f" {', '.join(names[:5])}"
+            )
+    _require_apart(model, [child for _, _, child, *_ in found])
+    made: dict[int, Linear] = {}  # by weights
+    modules: dict[int, Linear] = {}
+    for module, name, child, weight, rule in found:
+        known = modules.get(id(child))
+        if known is None:
+            first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
+            known = _sparse(child, (rule.rows, rule.cols), rule.density, first)
+            if twin := made.get(id(child.weight)):
+                # One weight of two layers, which have biases of their own.
+                known.weight, known.pattern = twin.weight, twin.pattern
+                known.num_updates = twin.num_updates
+            modules[id(child)] = known
+            made.setdefault(id(child.weight), known)
+        setattr(module, name, known)
+    for module in model.modules():
+        # Kernels of their own for inference read dense weights; without these they call
+        # their layers.
+        if isinstance(module, torch.nn.TransformerEncoderLayer):
+            module.activation_relu_or_gelu = 0
+        if isinstance(module, torch.nn.TransformerEncoder):
+            module.enable_nested_tensor = module.use_nested_tensor = False
     stored = sum(layer.weight.numel() for layer in made.values())
     dense = sum(layer.in_features * layer.out_features for layer in made.values())
     _say.line(
@@ -384,8 +420,14 @@ def sparsify(
 
 def _require_no_hooks(name: str, linear: Any) -> None:
     """Raises `StepError` for hooks of a layer or its weight, which would be lost with it."""
-    kinds = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-    if any(getattr(linear, kind) for kind in kinds) or linear.weight._backward_hooks:
+    kinds = (
+        "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks",
+        "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    )  # fmt: skip
+    weight = linear.weight
+    own = (weight._backward_hooks, getattr(weight, "_post_accumulate_grad_hooks", None))
+    if any(getattr(linear, kind, None) for kind in kinds) or any(own):
         raise StepError(
             f"expected a layer without hooks to replace, but got some on that of '{name}':"
             " register them after sparsify"
@@ -402,14 +444,17 @@ def _mark(text: str) -> _marks.Mark:
     return mark
 
 
-def _require_apart(model: torch.nn.Module, made: Mapping[int, Linear]) -> None:
-    """Raises `StepError` if a dense weight that is replaced is still one of another module."""
-    for name, parameter in model.named_parameters():
-        if id(parameter) in made:
-            raise StepError(
-                f"expected weights that only linear layers share, but got '{name}', which another"
-                " module has, too: leave it out of the marks, or untie it first"
-            )
+def _require_apart(model: torch.nn.Module, replaced: Sequence[Any]) -> None:
+    """Raises `StepError` if a weight to be replaced is one of a module that stays, too."""
+    weights, modules = {id(m.weight) for m in replaced}, {id(m) for m in replaced}
+    for path, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) in weights and id(module) not in modules:
+                raise StepError(
+                    "expected weights that only linear layers share, but got"
+                    f" '{f'{path}.{name}'.lstrip('.')}', which another module has, too: leave it"
+                    " out of the marks, or untie it first"
+                )
 
 
 def update_patterns(
@@ -460,9 +505,15 @@ def update_patterns(
         updates = updates_of(patterns, method, norm, drop, density, allow_return)
         due = {p.name: update for p, update in zip(patterns, updates)}
     try:
-        return _updates.update(layers, optimizers, due, seed)
+        pruned = _updates.update(layers, optimizers, due, seed)
     finally:
         keep_gradients(model, on=False)
+    if pruned is None:
+        raise StepError(
+            "expected gradients that are numbers to score blocks by, but got infinities or"
+            " NaN (a step that a GradScaler skips): update after another step"
+        )
+    return pruned
 
 
 def keep_gradients(model: torch.nn.Module, on: bool = True) -> None:
@@ -470,13 +521,11 @@ def keep_gradients(model: torch.nn.Module, on: bool = True) -> None:
     inputs and the gradients of their results, until the next update of patterns.
 
     `rigl` and methods with `needs_scores` make the norms of all blocks' gradients of them.
-    Of several backward passes (micro-batches) all count. A model of `torch.compile` has a
-    graph break at each layer meanwhile.
+    They are copies. Of several backward passes (micro-batches) all count.
     """
     for module in model.modules():
         if isinstance(module, Linear):
-            module.keeps_gradients = on
-            module.kept = []
+            _updates.keep(module, on)
 
 
 def broadcast_patterns(model: torch.nn.Module) -> None:

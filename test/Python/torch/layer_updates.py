@@ -138,7 +138,7 @@ for options in ({"method": "set"}, {"method": "rigl"}, {"method": "rigl", "norm"
         assert pruned == step.update_patterns(*drop, **options) > 0, (options, pruned)
         assert is_alike(step, model), options
         for index in (0, 2):
-            assert not model[index].keeps_gradients and not model[index].kept
+            assert not model[index].kept
             error = np.abs(model[index].dense_weight().numpy() - step.read(f"{index}.weight")).max()
             assert error < 1e-5, (options, error)
 print("methods of a compiled step")  # CHECK: methods of a compiled step

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What people do to layers: right numbers, or a sentence.
+
+# RUN: rm -rf %t && env SPARSE_OPT_CACHE=%t/cache %python -u %s 2>&1 | FileCheck %s --implicit-check-not=accepted
+
+import copy
+import warnings
+
+import sparse_opt
+import torch
+from sparse_opt import Group
+from sparse_opt.torch import nn
+from torch.autograd import forward_ad
+
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+torch.manual_seed(0)
+
+
+def refused(function, *arguments, **options):
+    try:
+        function(*arguments, **options)
+        print("accepted")
+    except sparse_opt.StepError as error:
+        print(error)
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def grown(layer, gradient, count):
+    """Whether RigL grows the blocks of the largest gradients."""
+    scores = gradient.reshape(8, 8, 8, 8).abs().sum((1, 3))
+    before = layer.mask()
+    scores[before] = -1
+    nn.update_patterns(layer, sgd(layer), 0.5, method="rigl")
+    return torch.equal(layer.mask() & ~before, (scores >= scores.flatten().topk(count).values[-1]))
+
+
+# Gradients of other types than the weight's: autocast, and a change of type before the update.
+layer, x = nn.Linear(64, 64, block=8, density=0.25, bias=False), torch.randn(64, 64)
+nn.keep_gradients(layer)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    y = layer(x)
+dy = torch.randn_like(y)
+y.backward(dy)
+assert grown(layer, dy.double().T @ x.bfloat16().double(), 8)
+nn.keep_gradients(layer)
+y = layer(x)
+y.backward(y.detach())
+gradient = y.detach().double().T @ x.double()
+layer.to(torch.float64)
+assert grown(layer, gradient, 8)
+
+# Inputs that are written after the backward pass, gradients that a hook changes: what the weight's gradient is made of counts.
+layer, total, buffer = nn.Linear(64, 64, block=8, density=0.25), 0, torch.empty(16, 64)
+nn.keep_gradients(layer)
+for _ in range(2):
+    buffer.copy_(torch.randn(16, 64))
+    y = layer(buffer)
+    y.register_hook(lambda g: g * torch.arange(64))
+    dy = torch.randn_like(y)
+    y.backward(dy)
+    total = total + (dy * torch.arange(64)).double().T @ buffer.double()
+buffer.zero_()
+assert grown(layer, total, 8)
+print("scores")  # CHECK: scores
+
+# Weights of two layers, with biases of their own.
+first, second = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)
+second.weight = first.weight
+model, x = torch.nn.ModuleDict({"a": first, "b": second}), torch.randn(3, 32)
+wanted = first(x), second(x)
+nn.sparsify(model, ["match=weight$ block=8x8 density=1"])
+assert all((model[n](x) - y).abs().max() < 1e-5 for n, y in zip("ab", wanted)) and model["a"].weight is model["b"].weight
+second = torch.nn.Linear(32, 32)
+model = torch.nn.ModuleDict({"a": torch.nn.Linear(32, 32), "b": second})
+second.weight = model["a"].weight
+nn.sparsify(model, ["match=weight$ block=8x8 density=0.5"])
+assert nn.update_patterns(model, sgd(model), 0.5) == 4 and model["a"].pattern is model["b"].pattern
+
+# Weights that are frozen meanwhile stay; later they go on by themselves.
+model = torch.nn.Sequential(nn.Linear(32, 32, block=8, density=0.5), nn.Linear(32, 32, block=8, density=0.5))
+sparsity = nn.Sparsity(model, sgd(model), [Group(method="set", every=1, drop=0.5)], steps=20)
+model[0].weight.requires_grad_(False)
+before = model[0].dense_weight()
+assert sparsity.update() == 4 and torch.equal(before, model[0].dense_weight())
+model[0].weight.requires_grad_(True)
+assert sparsity.update() > 4 and [int(layer.num_updates) for layer in model] == [1, 2]
+
+# Means of rows and columns of each block begin again, too.
+layer = nn.Linear(64, 64, block=8, density=0.25)
+optimizer = torch.optim.Adafactor(layer.parameters())
+for _ in range(3):
+    optimizer.zero_grad()
+    layer(torch.randn(5, 64)).square().sum().backward()
+    optimizer.step()
+before = layer.matrix.blocks_of(layer.pattern.numpy())
+nn.update_patterns(layer, optimizer, 0.5)
+after = layer.matrix.blocks_of(layer.pattern.numpy())
+changed = torch.from_numpy((before[0] != after[0]) | (before[1] != after[1]))
+state = [v for v in optimizer.state[layer.weight].values() if v.dim() == 3]
+assert len(state) == 2 and all(not v[changed].any() and v[~changed].all() for v in state)
+
+# Autocast leaves float64 as it is.
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    assert nn.Linear(32, 32, block=8, density=0.5, dtype=torch.float64)(torch.randn(2, 32).double()).dtype == torch.float64
+
+# A step that a GradScaler skips: the update comes after the next one that counts.
+model = torch.nn.Sequential(nn.Linear(64, 64, block=8, density=0.25), torch.nn.ReLU(), nn.Linear(64, 64, block=8, density=0.25))
+optimizer, scaler, pruned = torch.optim.AdamW(model.parameters()), torch.amp.GradScaler("cpu", init_scale=2.0**16), []
+sparsity = nn.Sparsity(model, optimizer, [Group(method="rigl", every=4, drop=0.5)], steps=100)
+for _ in range(16):
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = model(torch.randn(8, 64) * 10).float().square().sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    pruned.append(sparsity.update())
+    if len(pruned) == 6:
+        scaler.update(2.0**20)
+late = next(i for i in range(8, 16) if pruned[i])
+assert pruned[3] == 16 and pruned[late] == 16 and not any(pruned[4:late]), pruned
+nn.keep_gradients(model)
+(model(torch.randn(8, 64)) * float("inf")).sum().backward()
+# CHECK: expected gradients that are numbers to score blocks by, but got infinities or NaN (a step that a GradScaler skips): update after another step
+refused(nn.update_patterns, model, optimizer, method="rigl")
+
+# Keeping gradients breaks no graph.
+model = torch.nn.Sequential(nn.Linear(64, 64, block=8, density=0.25))
+whole, optimizer = torch.compile(model, fullgraph=True, backend="aot_eager"), sgd(model)
+sparsity, pruned = nn.Sparsity(model, optimizer, [Group(method="rigl", every=2, drop=0.5)], steps=100), []
+for _ in range(4):
+    whole(torch.randn(4, 64)).square().sum().backward()
+    optimizer.step()
+    pruned.append(sparsity.update())
+assert pruned == [0, 8, 0, 8], pruned
+# The names of a compiled model's layers are the model's.
+one, two = copy.deepcopy(model), torch.compile(copy.deepcopy(model), backend="eager")
+assert nn.update_patterns(one, sgd(one), 0.5) == nn.update_patterns(two, sgd(two), 0.5)
+assert torch.equal(one[0].pattern, two._orig_mod[0].pattern)
+
+# An encoder in inference, with padding.
+encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, dropout=0.0), 2).eval()
+dense = copy.deepcopy(encoder)
+nn.sparsify(encoder, ["match=linear block=8x8 density=1"])
+padding, x = torch.zeros(2, 5, dtype=torch.bool), torch.randn(2, 5, 32)
+padding[1, 3:] = True
+with torch.no_grad():
+    assert (encoder(x, src_key_padding_mask=padding) - dense(x, src_key_padding_mask=padding))[~padding].abs().max() < 1e-5
+print("models")  # CHECK: models
+
+layer, x = nn.Linear(32, 64, block=8, density=0.5), torch.randn(3, 32)
+# CHECK: expected a block-sparse layer outside of forward-mode differentiation, but got one within: use loss.backward() or torch.autograd.grad, or densify the model
+refused(torch.func.jvp, layer, (x,), (x,))
+# CHECK: expected a block-sparse layer outside of torch.func (grad), but got one within
+refused(torch.func.grad(lambda x: layer(x).sum()), x)
+with forward_ad.dual_level():
+    # CHECK: expected a block-sparse layer outside of forward-mode differentiation
+    refused(layer, forward_ad.make_dual(x, x))
+# CHECK: expected the pattern of 'weight', 32x64 in blocks of 8x8, but got {{.*}}: the state is of another layer
+refused(nn.Linear(64, 32, block=8, density=0.5, bias=False).load_state_dict, nn.Linear(32, 64, block=8, density=0.5, bias=False).state_dict())
+# CHECK: expected the pattern of 16 blocks of 8x8 in 64x32, but got float64 of shape [96]: a layer's weight and pattern belong together, and are neither averaged nor cast
+refused(copy.deepcopy(layer).type(torch.float64), x.double())
+other = copy.deepcopy(layer)
+nn.update_patterns(other, sgd(other), 0.5)
+for p, q in zip(other.state_dict().values(), layer.state_dict().values()):
+    p.copy_(0.9 * p + 0.1 * q)
+# CHECK: expected the pattern of 16 blocks of 8x8 in 64x32, but got {{.*}}: a layer's weight and pattern belong together
+refused(other, x)
+other = copy.deepcopy(layer)
+other.weight.data = other.weight.data[:2].clone()
+# CHECK: expected the pattern of 2 blocks of 8x8 in 64x32, but got 16 blocks in 2 slots
+refused(other, x)
+# CHECK: expected the blocks of a weight, [slots, block rows, block columns] of float32, float64, bfloat16 or float16, but got [64, 32] of torch.float32
+refused(torch.func.functional_call, layer, {"weight": torch.randn(64, 32)}, x)
+# CHECK: expected an optimizer that keeps state for each parameter, but got LBFGS, which keeps directions of all: update patterns under another
+refused(nn.update_patterns, layer, torch.optim.LBFGS(layer.parameters()))
+# CHECK: expected an optimizer of torch.optim, or several, but got a NoneType
+refused(nn.update_patterns, layer, None)
+# CHECK: expected a model, but got a NoneType
+refused(nn.update_patterns, None, sgd(layer))
+model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Linear(30, 32))
+# CHECK: expected 'match=1' to match the weight of a linear layer that blocks of 8x8 divide
+refused(nn.sparsify, model, ["match=0 block=8x8 density=.5", "match=1 block=8x8"])
+assert type(model[0]) is torch.nn.Linear
+# CHECK: expected masks by the names of weights that are replaced, but got 'typo': 0.weight
+refused(nn.sparsify, model, "match=0 block=8x8 density=.5", pattern={"typo": 1})
+model[0].weight.register_post_accumulate_grad_hook(print)
+# CHECK: expected a layer without hooks to replace, but got some on that of '0.weight'
+refused(nn.sparsify, model, "match=0 block=8x8 density=.5")
