@@ -125,8 +125,9 @@ TEST(PartitionTest, TheSearchFindsTheBestOfAllPlans) {
           EXPECT_EQ(stage.begin, begin);
           begin = stage.end;
           used += stage.replicas;
-          if (shape.replicas)
+          if (shape.replicas) {
             EXPECT_EQ(stage.replicas, shape.replicas);
+          }
           StageCost cost = getCost(chain, devices, stage, plan->microBatches,
                                    plan->stages.size() - 1 - number);
           EXPECT_LE(cost.getMemory(), memory);
@@ -135,10 +136,12 @@ TEST(PartitionTest, TheSearchFindsTheBestOfAllPlans) {
         }
         EXPECT_EQ(begin, chain.blocks.size());
         EXPECT_LE(used, devices.count);
-        if (shape.stages)
+        if (shape.stages) {
           EXPECT_EQ(int64_t(plan->stages.size()), shape.stages);
-        if (shape.microBatches)
+        }
+        if (shape.microBatches) {
           EXPECT_EQ(plan->microBatches, shape.microBatches);
+        }
         EXPECT_NEAR(longest, least, 1e-12);
       }
   }
@@ -195,9 +198,10 @@ TEST(PartitionTest, BlocksAreBalancedAndKeepWhatTheyAreMadeOf) {
     longest = std::max(longest, time(block));
     EXPECT_EQ(block.begin, begin);
     begin = block.end;
-    if (begin != 400) // a cut is the one that was there
+    if (begin != 400) { // a cut is the one that was there
       EXPECT_EQ(merged.cuts[number].forwardBytes,
                 parts.cuts[begin - 1].forwardBytes);
+    }
   }
   EXPECT_LT(longest * 32 / sum(merged, time), 1.6);
   ASSERT_EQ(merged.shared.size(), 1u);

@@ -106,8 +106,9 @@ private:
 int64_t Repeats::compute(Value value, unsigned dim) {
   if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>()) {
     int64_t repeats = 1;
-    for (int64_t part :
-         llvm::reverse(collapse.getReassociationIndices()[dim])) {
+    SmallVector<ReassociationIndices> parts =
+        collapse.getReassociationIndices();
+    for (int64_t part : llvm::reverse(parts[dim])) {
       if (!isConstantAlong(collapse.getSrc(), part))
         return repeats * count(collapse.getSrc(), part);
       repeats *= collapse.getSrcType().getDimSize(part);
@@ -167,8 +168,9 @@ Value UnrepeatedValues::make(Value value, unsigned dim, int64_t repeats) {
   RankedTensorType type = resize(getType(value), dim, extent);
   if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>()) {
     Value source = collapse.getSrc();
-    for (int64_t part :
-         llvm::reverse(collapse.getReassociationIndices()[dim])) {
+    SmallVector<ReassociationIndices> parts =
+        collapse.getReassociationIndices();
+    for (int64_t part : llvm::reverse(parts[dim])) {
       int64_t size = std::gcd(repeats, getType(source).getDimSize(part));
       source = get(source, part, size);
       repeats /= size;
