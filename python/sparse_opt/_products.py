@@ -58,7 +58,7 @@ class Matrix:
         rows, cols = self.grid
         return rows + 1, self.slots, self.slots, cols + 1, self.slots, self.slots
 
-    @property
+    @functools.cached_property
     def offsets(self) -> tuple[int, ...]:
         """Where they begin in a pattern, and where that ends; each at a line of memory."""
         at, found = 0, []

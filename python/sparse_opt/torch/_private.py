@@ -356,3 +356,18 @@ def differentiating_transform() -> str:
         return ""
     kind = str(interpreter.key()).rpartition(".")[2]
     return "" if kind == "Vmap" else f"torch.func ({kind.lower()})"
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def are_plain(*tensors: torch.Tensor) -> bool:
+    """Returns whether nothing but autograd looks at what is done to tensors: no mode, no
+    transform, no tracer, no class of their own."""
+    return (
+        all(type(tensor) in _PLAIN for tensor in tensors)
+        and not torch._C._len_torch_dispatch_stack()
+        and not torch._C._len_torch_function_stack()
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and not torch._C._is_tracing()
+    )

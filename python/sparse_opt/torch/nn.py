@@ -106,7 +106,8 @@ class Linear(torch.nn.Module):
         else:
             self.register_parameter("bias", None)
         matrix = _linear.matrix_of(self.weight, out_features, in_features)
-        self.register_buffer("pattern", torch.from_numpy(matrix.pattern_of(mask)))
+        # At a line of memory, where kernels read it.
+        self.register_buffer("pattern", torch.from_numpy(matrix.pattern_of(mask)).clone())
         self.register_buffer("num_updates", torch.zeros((), dtype=torch.int64))
         self.reset_parameters()
 
@@ -184,7 +185,7 @@ class Linear(torch.nn.Module):
                 "expected a block-sparse layer and its input on a processor, but got"
                 f" '{weight.device}' and '{x.device}': GPUs run whole steps (sparse_opt.compile)"
             )
-        y: Tensor = _linear.linear(
+        y = _linear.call(
             x, weight, bias, self.pattern, self.out_features, self.in_features
         )
         return y
