@@ -18,6 +18,7 @@ they are first needed and kept on disk (`sparse_opt.cache`). Processors only.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -234,7 +235,7 @@ def _product(matrix: Matrix, wanted: Wanted) -> Any:
     """Returns the function of arrays that a kernel computes; with vmap over activations
     alone these have one more leading dimension, else it is called once for each."""
     total = jnp.float64 if matrix.type == "f64" else jnp.float32
-    text = json.dumps([*vars(matrix).values(), *vars(wanted).values()])
+    text = json.dumps([*dataclasses.astuple(matrix), *dataclasses.astuple(wanted)])
 
     @custom_vmap
     def call(*arrays: Any) -> Any:
