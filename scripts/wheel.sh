@@ -63,7 +63,7 @@ bundle=$staging/sparse_opt/bundle
 mkdir -p "$bundle"/{bin,lib}
 git rev-parse HEAD > "$bundle/commit" 2> /dev/null || true
 cp "$build"/bin/sparse-{checkpoint,compile,train} "$bundle/bin" # sparse-compile is sparse-opt too
-cp "$build/lib/libbsr_runtime.so.1" "$bundle/lib"
+cp "$build"/lib/libbsr_{runtime,threads}.so.1 "$bundle/lib"
 
 # What these need and not every system has comes along, without a folder of this
 # machine in it.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from sparse_opt._errors import StepError
-from sparse_opt._tools import RUNTIME, find_runtime
+from sparse_opt._tools import RUNTIME, find_library
 
 if TYPE_CHECKING:
     from sparse_opt._description import Array
@@ -126,7 +126,7 @@ class CountersStruct(ctypes.Structure):
 def library() -> ctypes.CDLL:
     """Loads the runtime that lies beside the tools, or that the system finds."""
     try:
-        loaded = ctypes.CDLL(find_runtime())
+        loaded = ctypes.CDLL(find_library(RUNTIME))
     except OSError as error:
         raise StepError(
             f"expected {RUNTIME} beside sparse-compile or on the library path, but got"

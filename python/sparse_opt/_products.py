@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from sparse_opt import _compiler, cache
+from sparse_opt import _activations, _compiler, _tools, cache
 from sparse_opt._errors import StepError
 
 # Tokens of a call, the most first; of what is left, at most so many take several of the
@@ -151,6 +151,9 @@ class Wanted:
     dx: bool = False
     dw: bool = False
     scores: str = ""  # the norm of each block of the gradient of the dense weight
+    # Of y, or of what gradients are those of: one of `_activations.NAMES`.
+    activation: str = ""
+    z: bool = False  # what the activation is applied to, which its gradient needs
 
 
 def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
@@ -187,24 +190,37 @@ def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
         argument("dy", y)
     if wanted.y:
         body.append(
-            f"%z = bsr.spmm %p, %w, %x transpose feature_dim = 1 : {pattern}, {w}, {x} -> {y}"
+            f"%xw = bsr.spmm %p, %w, %x transpose feature_dim = 1 : {pattern}, {w}, {x} -> {y}"
         )
+        value = "%xw"
         if wanted.bias:
             argument("b", f"tensor<{matrix.rows}x{kind}>")
             body.append(_add_bias(y, f"tensor<{matrix.rows}x{kind}>", kind))
-        results.append(("%y" if wanted.bias else "%z", y, "y"))
+            value = "%z"
+        z = value
+        if wanted.activation:
+            value = "%y"
+            body.append(_activations.value(wanted.activation, value, z, y, kind))
+        results.append((value, y, "y"))
+        if wanted.z:
+            results.append((z, y, "z"))
+    dy = "%dy"
+    if wanted.activation and not wanted.y:
+        argument("z", y)
+        dy = "%dz"
+        body.append(_activations.gradient(wanted.activation, dy, "%z", "%dy", y, kind))
     if wanted.dx:
-        body.append(f"%dx = bsr.spmm %p, %w, %dy feature_dim = 1 : {pattern}, {w}, {y} -> {x}")
+        body.append(f"%dx = bsr.spmm %p, %w, {dy} feature_dim = 1 : {pattern}, {w}, {y} -> {x}")
         results.append(("%dx", x, "dx"))
     if wanted.dw:
         carried("dw", dw, "%dw_sum", of_pattern)
         body.append(
-            f"%g = bsr.sddmm %p, %dy, %x feature_dim = 1 : {pattern}, {y}, {x} -> {dw}\n"
+            f"%g = bsr.sddmm %p, {dy}, %x feature_dim = 1 : {pattern}, {y}, {x} -> {dw}\n"
             f"  %dw_sum = linalg.add ins(%dw, %g : {dw}, {dw}) outs(%g : {dw}) -> {dw}"
         )
         if wanted.bias:
             carried("db", db, "%db_sum")
-            body.append(_sum_tokens(y, db, kind, total))
+            body.append(_sum_tokens(dy, y, db, kind, total))
     if wanted.scores:
         grid = f"tensor<{matrix.grid[0]}x{matrix.grid[1]}xf32>"
         body.append(
@@ -225,24 +241,46 @@ _MAPS = "affine_map<(t, n) -> (t, n)>", "affine_map<(t, n) -> (n)>"
 
 def _add_bias(y: str, b: str, kind: str) -> str:
     return f"""%e = tensor.empty() : {y}
-  %y = linalg.generic {{indexing_maps = [{_MAPS[0]}, {_MAPS[1]}, {_MAPS[0]}],
-      iterator_types = ["parallel", "parallel"]}} ins(%z, %b : {y}, {b}) outs(%e : {y}) {{
+  %z = linalg.generic {{indexing_maps = [{_MAPS[0]}, {_MAPS[1]}, {_MAPS[0]}],
+      iterator_types = ["parallel", "parallel"]}} ins(%xw, %b : {y}, {b}) outs(%e : {y}) {{
   ^bb0(%0: {kind}, %1: {kind}, %2: {kind}):
     %3 = arith.addf %0, %1 : {kind}
     linalg.yield %3 : {kind}
   }} -> {y}"""
 
 
-def _sum_tokens(y: str, db: str, kind: str, total: str) -> str:
+def _sum_tokens(dy: str, y: str, db: str, kind: str, total: str) -> str:
     value, widened = "%0", ""
     if kind != total:
         value, widened = "%2", f"%2 = arith.extf %0 : {kind} to {total}\n    "
     return f"""%db_sum = linalg.generic {{indexing_maps = [{_MAPS[0]}, {_MAPS[1]}],
-      iterator_types = ["reduction", "parallel"]}} ins(%dy : {y}) outs(%db : {db}) {{
+      iterator_types = ["reduction", "parallel"]}} ins({dy} : {y}) outs(%db : {db}) {{
   ^bb0(%0: {kind}, %1: {total}):
     {widened}%3 = arith.addf %1, {value} : {total}
     linalg.yield %3 : {total}
   }} -> {db}"""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """On how many threads kernels run, and whose: of LLVM's OpenMP runtime, or, with the
+    library that `callers_threads` returns, those that the caller's library computes on."""
+
+    count: int
+    library: str = ""
+
+
+@functools.cache
+def callers_threads(path: str) -> str:
+    """Returns the library to link kernels with, to run them on the threads of the OpenMP
+    runtime that the library `path` is linked with; '' if it has none."""
+    threads = _tools.find_library(_tools.THREADS)
+    try:
+        handle = ctypes.CDLL(threads)
+        caller = ctypes.CDLL(path)
+    except OSError:
+        return ""
+    return threads if handle.bsr_threads_use(ctypes.c_void_p(caller._handle)) else ""
 
 
 class _Context(ctypes.Structure):
@@ -261,7 +299,7 @@ class _Scratch(threading.local):
 
     def __init__(self) -> None:
         self.context = _Context(1, 0, None, 0)
-        self.threads = 0  # that OpenMP was told of
+        self.threads: Threads | None = None  # that OpenMP was told of
         self.memory: dict[str, tuple[Any, int]] = {}
 
     def take(self, name: str, bytes: int) -> int:
@@ -307,14 +345,15 @@ def _limit_spinning(loaded: ctypes.CDLL) -> None:
 class _Kernel:
     """A compiled program of `tokens` tokens, called on addresses by name."""
 
-    def __init__(self, matrix: Matrix, tokens: int, wanted: Wanted) -> None:
+    def __init__(self, matrix: Matrix, tokens: int, wanted: Wanted, library: str) -> None:
         text = _text(matrix, tokens, wanted)
-        options = ["-O3"]
+        options = ["-O3", *([f"--openmp={library}"] if library else [])]
         path = cache.library(
             text, options, lambda path: _compiler.run(text, path, [], options)
         )
         loaded = ctypes.CDLL(str(path))
-        _limit_spinning(loaded)
+        if not library:
+            _limit_spinning(loaded)
         manifest = json.loads(
             ctypes.string_at(
                 ctypes.addressof(ctypes.c_char.in_dll(loaded, "bsr_step_manifest"))
@@ -329,10 +368,10 @@ class _Kernel:
         ]
         self._addresses = ctypes.c_void_p * len(self._names)
 
-    def __call__(self, addresses: dict[str, int], threads: int) -> None:
+    def __call__(self, addresses: dict[str, int], threads: Threads) -> None:
         scratch = _scratch
         if self._set_threads is not None and scratch.threads != threads:
-            self._set_threads(threads)
+            self._set_threads(threads.count)
             scratch.threads = threads
         status = self._run(
             ctypes.byref(scratch.context),
@@ -346,8 +385,8 @@ class _Kernel:
 
 
 @functools.cache
-def _kernel(matrix: Matrix, tokens: int, wanted: Wanted) -> _Kernel:
-    return _Kernel(matrix, tokens, wanted)
+def _kernel(matrix: Matrix, tokens: int, wanted: Wanted, library: str) -> _Kernel:
+    return _Kernel(matrix, tokens, wanted, library)
 
 
 def _parts(tokens: int) -> Iterator[tuple[int, int, int]]:
@@ -364,7 +403,7 @@ def _parts(tokens: int) -> Iterator[tuple[int, int, int]]:
 
 
 def scores(
-    matrix: Matrix, norm: str, tokens: int, x: int, dy: int, threads: int
+    matrix: Matrix, norm: str, tokens: int, x: int, dy: int, threads: Threads
 ) -> np.ndarray[Any, Any]:
     """Returns the norms of all blocks of the gradient of the dense weight, `[block rows,
     block columns]`, which is made nowhere.
@@ -373,7 +412,7 @@ def scores(
       norm: l1, l2 or linf.
       tokens: how many rows x and dy have, which lie behind each other.
       x, dy: their addresses.
-      threads: on how many.
+      threads: on which.
     """
     # A norm is one of the sum over all tokens: a call has them all, and zeros.
     size = max(_SIZES[-1], 1 << (tokens - 1).bit_length()) if tokens else _SIZES[-1]
@@ -385,7 +424,7 @@ def scores(
         ctypes.memmove(place, start, tokens * bytes)
         ctypes.memset(place + tokens * bytes, 0, (size - tokens) * bytes)
         addresses[name] = place
-    _kernel(matrix, size, Wanted(scores=norm))(addresses, threads)
+    _kernel(matrix, size, Wanted(scores=norm), threads.library)(addresses, threads)
     held = (ctypes.c_float * blocks).from_address(addresses["scores"])
     return np.array(held, np.float32).reshape(matrix.grid)
 
@@ -397,22 +436,22 @@ def run(
     pattern: int,
     rows: dict[str, tuple[int, int]],
     others: dict[str, int],
-    threads: int,
+    threads: Threads,
 ) -> None:
     """Computes what is wanted.
 
     Args:
       tokens: how many rows activations have.
       pattern: the address of the pattern.
-      rows: of what has a row for each token, x, y, dx and dy: the address and the bytes
+      rows: of what has a row for each token, x, y, z, dx and dy: the address and the bytes
         of a row. Rows lie behind each other.
       others: the addresses of w, b, dw and db; dw and db are added to.
-      threads: on how many.
+      threads: on which.
     """
     held = dict(others)
     for name, start in zip(VIEWS, matrix.offsets):
         held[name] = pattern + 4 * start
-    made = {"y", "dx"}
+    made = {"y", "z", "dx"} if wanted.y else {"dx"}
     for at, count, size in _parts(tokens):
         back = []
         for name, (address, bytes) in rows.items():
@@ -427,6 +466,6 @@ def run(
                 continue
             ctypes.memmove(place, begin, count * bytes)
             ctypes.memset(place + count * bytes, 0, (size - count) * bytes)
-        _kernel(matrix, size, wanted)(held, threads)
+        _kernel(matrix, size, wanted, threads.library)(held, threads)
         for begin, place, bytes in back:
             ctypes.memmove(begin, place, bytes)

@@ -15,6 +15,7 @@ from sparse_opt._errors import StepError
 # A wheel that carries the compiler (scripts/wheel.sh) has this folder.
 BUNDLE = Path(__file__).parent / "bundle"
 RUNTIME = "libbsr_runtime.so.1"
+THREADS = "libbsr_threads.so.1"
 
 
 def find_tool(name: str) -> str:
@@ -54,15 +55,15 @@ def _require_system() -> None:
     )
 
 
-def find_runtime() -> str:
-    """Returns the runtime beside the tools, or the name that the system looks for."""
+def find_library(name: str) -> str:
+    """Returns a library beside the tools, or the name that the system looks for."""
     path = BUNDLE / "bin" / "sparse-compile"
     if path.exists():
         _require_system()
     if not path.exists():
         path = Path(os.path.realpath(shutil.which("sparse-compile") or ""))
-    beside = path.parent.parent / "lib" / RUNTIME
-    return str(beside) if beside.exists() else RUNTIME
+    beside = path.parent.parent / "lib" / name
+    return str(beside) if beside.exists() else name
 
 
 def commit() -> str:

@@ -30,7 +30,8 @@ RUNTIME = {
     "device": ["base", "pattern", "step"],
     "comm": ["base"],
     "session": ["base", "pattern", "step", "device", "comm"],
-    "check": ["base", "pattern", "step", "device", "comm", "session"],
+    "threads": [],
+    "check": ["base", "pattern", "step", "device", "comm", "session", "threads"],
 }
 
 

@@ -249,6 +249,12 @@ struct CommandLine {
       llvm::cl::desc("Write remarks of the passes whose whole name this "
                      "expression matches (default: all)"),
       llvm::cl::value_desc("regex"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> openMP{
+      "openmp",
+      llvm::cl::desc(
+          "The OpenMP runtime to link the library with, a file (default: "
+          "LLVM's): libbsr_threads.so.1 is the runtime of whoever loads it"),
+      llvm::cl::value_desc("file"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> time{"time",
                            llvm::cl::desc("Print the time of each phase"),
                            llvm::cl::cat(category)};

@@ -43,7 +43,7 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
     return error;
   watch.lap("code");
   return createFile(output, [&](StringRef open) -> Error {
-    if (Error error = linkLibrary(object.path(), open))
+    if (Error error = linkLibrary(object.path(), open, options.openMP))
       return error;
     watch.lap("link");
     return accept(open);

@@ -90,13 +90,16 @@ static int runLinkerApart(ArrayRef<const char *> arguments,
   return -1;
 }
 
-Error bsr::linkLibrary(StringRef object, StringRef library) {
+Error bsr::linkLibrary(StringRef object, StringRef library,
+                       StringRef chosenOpenMP) {
   static int here;
   std::string program = sys::fs::getMainExecutable(nullptr, &here);
   // The libraries of C, of mathematics, and of what a processor has no
   // instruction for, that this program runs with: no development files of the
   // system are needed.
-  std::string openMP = findOpenMP(program), math = findLoaded("libm.so.6"),
+  std::string openMP = chosenOpenMP.empty() ? findOpenMP(program)
+                                            : chosenOpenMP.str(),
+              math = findLoaded("libm.so.6"),
               support = findLoaded("libgcc_s.so.1"),
               system = findLoaded("libc.so.6");
   // The library finds the OpenMP runtime by itself: beside it, or where the
@@ -131,6 +134,6 @@ Error bsr::linkLibrary(StringRef object, StringRef library) {
                              symbol + "', which none of them has");
   if (message.empty())
     message = "exit code " + std::to_string(status);
-  return createStringError("expected to link with LLVM's OpenMP runtime, '" +
+  return createStringError("expected to link with the OpenMP runtime '" +
                            openMP + "', but got '" + message + "'");
 }

@@ -35,7 +35,7 @@ from sparse_opt import _library, _pattern_updates, _products
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt._pattern_updates import Weight, needs_scores, require_scores
-from sparse_opt._products import Matrix, Wanted
+from sparse_opt._products import Matrix, Threads, Wanted
 from sparse_opt._sparsity import updates_of
 from sparse_opt.jax import _arrays, _ffi
 from sparse_opt.jax._checks import dotted
@@ -267,9 +267,9 @@ def _called(text: str) -> tuple[Matrix, Wanted]:
     return Matrix(*parts[:6]), Wanted(*parts[6:])
 
 
-def _threads() -> int:
+def _threads() -> Threads:
     given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
+    return Threads(int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0)))
 
 
 def _answer(given: list[_ffi.Memory], made: list[_ffi.Memory], text: str) -> None:

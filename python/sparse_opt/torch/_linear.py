@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sparse_opt import _products
 from sparse_opt._errors import StepError
-from sparse_opt._products import Matrix, Wanted
+from sparse_opt._products import Matrix, Threads, Wanted
 from sparse_opt.torch import _private
 
 TYPES = {
@@ -38,6 +41,11 @@ def _matrix(rows: int, cols: int, shape: torch.Size, dtype: torch.dtype) -> Matr
     slots, block_rows, block_cols = shape
     return Matrix(rows, cols, block_rows, block_cols, slots, TYPES[dtype])
 
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu, "gelu": F.gelu, "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}  # fmt: skip
 
 # The versions of the patterns that were found right, by their addresses.
 _CHECKED: dict[int, tuple[int, int]] = {}
@@ -65,6 +73,17 @@ def _require_pattern(matrix: Matrix, pattern: Tensor) -> None:
     _CHECKED[key[0]] = key[1], version
 
 
+def threads() -> Threads:
+    """Returns those that PyTorch computes on."""
+    return _threads(torch.get_num_threads())
+
+
+@functools.cache
+def _threads(count: int) -> Threads:
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    return Threads(count, _products.callers_threads(str(library)))
+
+
 def _flat(tensor: Tensor) -> Tensor:
     """Returns a tensor whose elements lie behind each other from a line of memory on."""
     tensor = tensor.contiguous()
@@ -86,15 +105,17 @@ def call(
     pattern: Tensor,
     out_features: int,
     in_features: int,
+    activation: str = "",
 ) -> Tensor:
-    """Returns x w^T + b of a block-sparse w, of activations [..., in_features]: by the
-    operator, or, where nothing but autograd sees it, at a third of its host time."""
+    """Returns x w^T + b of a block-sparse w, of activations [..., in_features], or an
+    activation function of that: by the operator, or, where nothing but autograd sees it, at
+    a third of its host time."""
     arguments = x, weight, bias, pattern, out_features, in_features
     y: Tensor
     if torch.compiler.is_compiling() or not _private.are_plain(x, weight, pattern):
-        y = linear(*arguments)
+        y = linear_activated(*arguments, activation)[0] if activation else linear(*arguments)
     else:
-        y = _Function.apply(*arguments)
+        y = _Function.apply(*arguments, activation)
     return y
 
 
@@ -105,25 +126,34 @@ def _result(
     pattern: Tensor,
     out_features: int,
     in_features: int,
-) -> Tensor:
+    activation: str = "",
+    wants_z: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Returns the result, and what its activation is applied to, if that is wanted."""
     y = x.new_empty(*x.shape[:-1], out_features)
+    rows = {"y": _rows(y)}
+    z = None
+    if wants_z:
+        z = torch.empty_like(y)
+        rows["z"] = _rows(z)
     matrix = matrix_of(weight, out_features, in_features)
     _require_pattern(matrix, pattern)
     x, weight, pattern = x.contiguous(), _flat(weight), _flat(pattern)
+    rows["x"] = _rows(x)
     others = {"w": weight.data_ptr()}
     if bias is not None:
         bias = _flat(bias)
         others["b"] = bias.data_ptr()
     _products.run(
         matrix,
-        Wanted(y=True, bias=bias is not None),
+        Wanted(y=True, bias=bias is not None, activation=activation, z=wants_z),
         _tokens(x),
         pattern.data_ptr(),
-        {"x": _rows(x), "y": _rows(y)},
+        rows,
         others,
-        torch.get_num_threads(),
+        threads(),
     )
-    return y
+    return y, z
 
 
 @torch.library.custom_op("sparse_opt::linear", mutates_args=(), device_types="cpu")
@@ -136,7 +166,7 @@ def linear(
     in_features: int,
 ) -> Tensor:
     """The operator of `call`."""
-    return _result(x, weight, bias, pattern, out_features, in_features)
+    return _result(x, weight, bias, pattern, out_features, in_features)[0]
 
 
 @linear.register_fake
@@ -151,6 +181,45 @@ def _(
     return x.new_empty(*x.shape[:-1], out_features)
 
 
+@torch.library.custom_op(
+    "sparse_opt::linear_activated", mutates_args=(), device_types="cpu"
+)
+def linear_activated(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    pattern: Tensor,
+    out_features: int,
+    in_features: int,
+    activation: str,
+) -> tuple[Tensor, Tensor]:
+    """The operator of `call` with an activation, and what that is applied to."""
+    y, z = _result(x, weight, bias, pattern, out_features, in_features, activation, True)
+    assert z is not None
+    return y, z
+
+
+@linear_activated.register_fake
+def _(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    pattern: Tensor,
+    out_features: int,
+    in_features: int,
+    activation: str,
+) -> tuple[Tensor, Tensor]:
+    shape = *x.shape[:-1], out_features
+    return x.new_empty(shape), x.new_empty(shape)
+
+
+def _without_activation(dy: Tensor, z: Tensor, activation: str) -> Tensor:
+    """Returns the gradient with respect to what an activation is applied to."""
+    with torch.enable_grad():
+        z = z.detach().requires_grad_()
+        return torch.autograd.grad(ACTIVATIONS[activation](z), z, dy)[0]
+
+
 def _gradients(
     dy: Tensor,
     x: Tensor,
@@ -161,10 +230,14 @@ def _gradients(
     wants_x: bool,
     wants_weight: bool,
     wants_bias: bool,
+    z: Tensor | None = None,
+    activation: str = "",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the gradients of x, of the weight's blocks and of the bias; empty tensors
     for those that nobody wants."""
     kept = KEPT.get(pattern.data_ptr()) if KEPT else None
+    if z is not None and (kept is not None or not (wants_x or wants_weight)):
+        dy, z, activation = _without_activation(dy, z, activation), None, ""
     if kept is not None:
         kept.append((x.detach().clone(), dy.detach().clone()))
     total = torch.promote_types(weight.dtype, torch.float32)
@@ -184,14 +257,18 @@ def _gradients(
             rows["dx"] = _rows(dx)
         if wants_weight:
             rows["x"] = _rows(x)
+        if z is not None:
+            z = z.contiguous()
+            rows["z"] = _rows(z)
+        bias = wants_bias and wants_weight
         _products.run(
             matrix,
-            Wanted(bias=wants_bias and wants_weight, dx=wants_x, dw=wants_weight),
+            Wanted(bias=bias, dx=wants_x, dw=wants_weight, activation=activation),
             tokens,
             pattern.data_ptr(),
             rows,
             others,
-            torch.get_num_threads(),
+            threads(),
         )
         if wants_weight:
             # Kernels leave anything in slots without a block.
@@ -216,11 +293,14 @@ def linear_backward(
     wants_x: bool,
     wants_weight: bool,
     wants_bias: bool,
+    z: Tensor | None = None,
+    activation: str = "",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The operator of gradients."""
     return _gradients(
-        dy, x, weight, pattern, out_features, in_features, wants_x, wants_weight, wants_bias
-    )
+        dy, x, weight, pattern, out_features, in_features, wants_x, wants_weight, wants_bias,
+        z, activation,
+    )  # fmt: skip
 
 
 @linear_backward.register_fake
@@ -234,6 +314,8 @@ def _(
     wants_x: bool,
     wants_weight: bool,
     wants_bias: bool,
+    z: Tensor | None = None,
+    activation: str = "",
 ) -> tuple[Tensor, Tensor, Tensor]:
     return (
         torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else x.new_empty(0),
@@ -242,33 +324,33 @@ def _(
     )
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    x, weight, bias, pattern, ctx.out_features, ctx.in_features = inputs
-    ctx.save_for_backward(x, weight, pattern)
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, weight, bias, pattern, ctx.out_features, ctx.in_features, *activation = inputs
+    ctx.activation = activation[0] if activation else ""
+    ctx.save_for_backward(x, weight, pattern, output[1] if ctx.activation else None)
     ctx.has_bias = bias is not None
 
 
 def _backward(
-    ctx: Any, dy: Tensor, function: Any = linear_backward
+    ctx: Any, dy: Tensor, *, function: Any = linear_backward
 ) -> tuple[Tensor | None, ...]:
-    x, weight, pattern = ctx.saved_tensors
+    x, weight, pattern, z = ctx.saved_tensors
     wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
     wants_bias = wants_bias and ctx.has_bias
     dx, dw, db = function(
         dy, x, weight, pattern, ctx.out_features, ctx.in_features,
-        wants_x, wants_weight, wants_bias,
+        wants_x, wants_weight, wants_bias, z, ctx.activation,
     )  # fmt: skip
-    return (
-        dx if wants_x else None,
-        dw if wants_weight else None,
-        db if wants_bias else None,
-        None,
-        None,
-        None,
-    )
+    wanted = dx if wants_x else None, dw if wants_weight else None, db if wants_bias else None
+    return (*wanted, *[None] * (len(ctx.needs_input_grad) - 3))
+
+
+def _backward_activated(ctx: Any, dy: Tensor, dz: Tensor | None) -> tuple[Tensor | None, ...]:
+    return _backward(ctx, dy)
 
 
 linear.register_autograd(_backward, setup_context=_keep)
+linear_activated.register_autograd(_backward_activated, setup_context=_keep)
 
 
 class _Function(torch.autograd.Function):
@@ -276,15 +358,16 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        y = _result(*inputs)
-        _keep(ctx, inputs, y)
-        return y
+        wants_z = bool(inputs[-1]) and any(ctx.needs_input_grad)
+        results = _result(*inputs, wants_z=wants_z)
+        _keep(ctx, inputs, results)
+        return results[0]
 
     @staticmethod
     def backward(ctx: Any, *dy: Tensor) -> tuple[Tensor | None, ...]:
         # The operator refuses second derivatives.
         is_second = torch.is_grad_enabled()
-        return _backward(ctx, dy[0], linear_backward if is_second else _gradients)
+        return _backward(ctx, dy[0], function=linear_backward if is_second else _gradients)
 
 
 def _refuse_second(ctx: Any, *gradients: Any) -> None:
@@ -305,4 +388,5 @@ def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any) -> None:
 
 
 linear.register_vmap(_refuse_vmap)
+linear_activated.register_vmap(_refuse_vmap)
 linear_backward.register_vmap(_refuse_vmap)

@@ -185,7 +185,7 @@ def _scores(name: str, layer: Any) -> np.ndarray[Any, Any]:
         )
         matrix = dataclasses.replace(layer.matrix, type=_linear.TYPES[dtype])
         found = _products.scores(
-            matrix, "l1", x.shape[0], x.data_ptr(), dy.data_ptr(), torch.get_num_threads()
+            matrix, "l1", x.shape[0], x.data_ptr(), dy.data_ptr(), _linear.threads()
         )
     count = torch.tensor(float(bool(kept)))
     if _is_distributed():

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparse_opt import _library, _marks, _say
+from sparse_opt import _activations, _library, _marks, _say
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt._pattern_updates import Due
@@ -45,7 +45,7 @@ Pattern = Literal["random", "largest"]
 
 
 class Linear(torch.nn.Module):
-    """`y = x W^T + b` with a block-sparse `W`, `[out_features, in_features]`, in place of
+    """`y = activation(x W^T + b)` with a block-sparse `W`, `[out_features, in_features]`, in place of
     `torch.nn.Linear`.
 
     Args:
@@ -56,6 +56,9 @@ class Linear(torch.nn.Module):
       density: the share of blocks that is stored, above 0, at most 1.
       pattern: which blocks are stored: `random`, by PyTorch's generator, or a mask of
         `[out_features / rows, in_features / columns]`, whose entries are true for these.
+      activation: a function of the result, which the kernel of the product computes, as it
+        does its gradient: `relu`, `gelu`, `gelu_tanh` (the approximation by a hyperbolic
+        tangent) or `silu`.
       dtype: float32, float64, bfloat16 or float16; sums are taken in float32 at least.
       device: that of PyTorch's default, which has to be a processor.
 
@@ -81,10 +84,17 @@ class Linear(torch.nn.Module):
         block: int | tuple[int, int] = 16,
         density: float = 0.1,
         pattern: Literal["random"] | Tensor | np.ndarray[Any, Any] = "random",
+        activation: Literal["", "relu", "gelu", "gelu_tanh", "silu"] = "",
         dtype: torch.dtype | None = None,
         device: Any = None,
     ) -> None:
         super().__init__()
+        if activation not in ("", *_activations.NAMES):
+            raise StepError(
+                f"expected an activation of {', '.join(_activations.NAMES)}, but got"
+                f" {activation!r}"
+            )
+        self.activation = activation
         rows, cols = (block, block) if isinstance(block, int) else block
         dtype = dtype or torch.get_default_dtype()
         where = torch.device(device) if device is not None else torch.get_default_device()
@@ -186,7 +196,7 @@ class Linear(torch.nn.Module):
                 f" '{weight.device}' and '{x.device}': GPUs run whole steps (sparse_opt.compile)"
             )
         y = _linear.call(
-            x, weight, bias, self.pattern, self.out_features, self.in_features
+            x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
         )
         return y
 
@@ -201,6 +211,7 @@ class Linear(torch.nn.Module):
         return (
             f"in_features={self.in_features}, out_features={self.out_features},"
             f" bias={self.bias is not None}, block={rows}x{cols}, density={self.density:.3g}"
+            + (f", activation={self.activation}" if self.activation else "")
         )
 
     def _load_from_state_dict(
@@ -570,6 +581,15 @@ def densify(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
+class _Activated(torch.nn.Linear):
+    """The dense layer of one with an activation."""
+
+    activation: str
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _linear.ACTIVATIONS[self.activation](super().forward(x))
+
+
 def _dense(layer: Linear) -> torch.nn.Module:
     weight = layer.dense_weight()
     linear: Any
@@ -578,10 +598,12 @@ def _dense(layer: Linear) -> torch.nn.Module:
 
         linear, weight = Conv1D(layer.out_features, layer.in_features).to(weight.dtype), weight.t()
     else:
-        linear = torch.nn.Linear(
+        linear = (_Activated if layer.activation else torch.nn.Linear)(
             layer.in_features, layer.out_features, layer.bias is not None,
             dtype=weight.dtype, device=weight.device,
         )  # fmt: skip
+        if layer.activation:
+            linear.activation = layer.activation
     with torch.no_grad():
         linear.weight.copy_(weight)
     linear.weight.requires_grad_(layer.weight.requires_grad)

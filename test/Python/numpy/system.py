@@ -20,7 +20,7 @@ def find(tag, *libc, machine="x86_64"):
     (_tools.BUNDLE / "platform").write_text(tag)
     platform.libc_ver = lambda: libc
     platform.machine = lambda: machine
-    for look in (lambda: _tools.find_tool("sparse-compile"), _tools.find_runtime):
+    for look in (lambda: _tools.find_tool("sparse-compile"), lambda: _tools.find_library(_tools.RUNTIME)):
         try:
             print("finds", look().rpartition("/")[2])
         except sparse_opt.StepError as error:
