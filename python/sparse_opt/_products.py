@@ -18,19 +18,16 @@ import functools
 import json
 import os
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from sparse_opt import _activations, _compiler, _tools, cache
+from sparse_opt import _activations, _compiler, _library, _tools, cache
 from sparse_opt._errors import StepError
 
-# Tokens of a call, the most first; of what is left, at most so many take several of the
-# last.
+# Tokens of a call, the most first.
 _SIZES = (256, 64, 8)
-_FEW = 24
 _LINE = 64  # bytes of a cache line, to which memory is aligned
 
 ITEMSIZES = {"f32": 4, "f64": 8, "bf16": 2, "f16": 2}
@@ -48,6 +45,14 @@ class Matrix:
     slots: int
     type: str  # of its values and of activations: f32, bf16, ...
 
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
+
+    def __hash__(self) -> int:
+        # It is looked up at each call of a layer.
+        return self._hash
+
     @property
     def grid(self) -> tuple[int, int]:
         return self.rows // self.block_rows, self.cols // self.block_cols
@@ -57,6 +62,11 @@ class Matrix:
         """How many indices each of `VIEWS` has."""
         rows, cols = self.grid
         return rows + 1, self.slots, self.slots, cols + 1, self.slots, self.slots
+
+    def row_bytes(self, name: str) -> int:
+        """How many bytes a token has in x, y and the like; 0 of what has none for each."""
+        features = {"x": self.cols, "dx": self.cols, "y": self.rows, "z": self.rows}
+        return (features | {"dy": self.rows}).get(name, 0) * ITEMSIZES[self.type]
 
     @functools.cached_property
     def offsets(self) -> tuple[int, ...]:
@@ -283,22 +293,26 @@ def callers_threads(path: str) -> str:
     return threads if handle.bsr_threads_use(ctypes.c_void_p(caller._handle)) else ""
 
 
-class _Context(ctypes.Structure):
-    """bsr_context of bsr/step.h."""
+class _RowFunction(ctypes.Structure):
+    """bsr_row_function of bsr/rows.h."""
 
     _fields_ = [
-        ("version", ctypes.c_int32),
-        ("device", ctypes.c_int32),
-        ("communicator", ctypes.c_void_p),
-        ("error", ctypes.c_int32),
+        ("rows", ctypes.c_int64),
+        ("run", ctypes.c_void_p),
+        ("arena_bytes", ctypes.c_int64),
     ]
+
+
+class _RowBuffer(ctypes.Structure):
+    """bsr_row_buffer."""
+
+    _fields_ = [("row_bytes", ctypes.c_int64), ("is_result", ctypes.c_int32)]
 
 
 class _Scratch(threading.local):
     """Memory of a thread: one call uses it at a time."""
 
     def __init__(self) -> None:
-        self.context = _Context(1, 0, None, 0)
         self.threads: Threads | None = None  # that OpenMP was told of
         self.memory: dict[str, tuple[Any, int]] = {}
 
@@ -342,64 +356,102 @@ def _limit_spinning(loaded: ctypes.CDLL) -> None:
         set_defaults(b"KMP_BLOCKTIME=50us|KMP_USE_YIELD=0")
 
 
-class _Kernel:
-    """A compiled program of `tokens` tokens, called on addresses by name."""
+@functools.cache
+def _run_rows() -> Any:
+    function = _library.library().bsr_run_rows
+    i64, pointer = ctypes.c_int64, ctypes.c_void_p
+    function.argtypes = [pointer, i64, pointer, i64, pointer, i64, pointer]
+    return function
 
-    def __init__(self, matrix: Matrix, tokens: int, wanted: Wanted, library: str) -> None:
-        text = _text(matrix, tokens, wanted)
-        options = ["-O3", *([f"--openmp={library}"] if library else [])]
+
+class _Kernel:
+    """What is wanted, as it is compiled for a few numbers of tokens, when these are first
+    needed."""
+
+    def __init__(
+        self, matrix: Matrix, wanted: Wanted, library: str, sizes: tuple[int, ...]
+    ) -> None:
+        self._matrix, self._wanted, self._library = matrix, wanted, library
+        self._functions = (_RowFunction * len(sizes))(*map(_RowFunction, sizes))
+        self._loaded: list[ctypes.CDLL] = []
+        self._lock = threading.Lock()
+        # Of the library's buffers: whose address, and how many bytes behind that.
+        self._places: list[tuple[str, int]] = []
+        self._addresses = ctypes.c_void_p * 0
+        self._buffers = (_RowBuffer * 1)()
+        # What has no parallel loop has no OpenMP.
+        self._set_threads: Any = None
+        self._run = _run_rows()
+
+    def __call__(self, addresses: dict[str, int], tokens: int, threads: Threads) -> None:
+        """Computes it of the memory at addresses, by name; that of `pattern` holds all
+        indices."""
+        missing = ctypes.c_int64(-1)
+        while True:
+            if self._set_threads is not None and _scratch.threads is not threads:
+                self._set_threads(threads.count)
+                _scratch.threads = threads
+            places = self._places
+            status = self._run(
+                self._functions,
+                len(self._functions),
+                self._buffers,
+                len(places),
+                self._addresses(*[addresses[name] + bytes for name, bytes in places]),
+                tokens,
+                ctypes.byref(missing),
+            )
+            if status:
+                _library.check(status)
+            if missing.value < 0:
+                return
+            with self._lock:
+                self._load(missing.value)
+
+    def _load(self, index: int) -> None:
+        """Loads the library for a number of tokens, and compiles it before that."""
+        function = self._functions[index]
+        if function.run:
+            return
+        text = _text(self._matrix, function.rows, self._wanted)
+        options = ["-O3", *([f"--openmp={self._library}"] if self._library else [])]
         path = cache.library(
             text, options, lambda path: _compiler.run(text, path, [], options)
         )
         loaded = ctypes.CDLL(str(path))
-        if not library:
+        self._loaded.append(loaded)
+        if not self._library:
             _limit_spinning(loaded)
         manifest = json.loads(
             ctypes.string_at(
                 ctypes.addressof(ctypes.c_char.in_dll(loaded, "bsr_step_manifest"))
             )
         )
-        self._run = loaded.bsr_step_run
-        # What has no parallel loop has no OpenMP.
-        self._set_threads = getattr(loaded, "omp_set_num_threads", None)
-        self._arena: int = manifest["arena_bytes"]
-        self._names = [
-            (b["kind"] if b["kind"] in VIEWS else b["name"]) for b in manifest["buffers"]
-        ]
-        self._addresses = ctypes.c_void_p * len(self._names)
-
-    def __call__(self, addresses: dict[str, int], threads: Threads) -> None:
-        scratch = _scratch
-        if self._set_threads is not None and scratch.threads != threads:
-            self._set_threads(threads.count)
-            scratch.threads = threads
-        status = self._run(
-            ctypes.byref(scratch.context),
-            self._addresses(*[addresses[name] for name in self._names]),
-            ctypes.c_void_p(scratch.take("arena", self._arena)),
-        )
-        if status:
-            raise StepError(
-                f"expected the kernel to run on this processor, but got status {status}"
-            )
+        if not self._places:
+            offsets = dict(zip(VIEWS, self._matrix.offsets))
+            buffers, places = [], []
+            for buffer in manifest["buffers"]:
+                kind, name = buffer["kind"], buffer["name"]
+                is_view = kind in VIEWS
+                places.append(("pattern", 4 * offsets[kind]) if is_view else (name, 0))
+                row_bytes = 0 if is_view else self._matrix.row_bytes(name)
+                is_result = bool(row_bytes) and kind == "output"
+                buffers.append(_RowBuffer(row_bytes, is_result))
+            self._buffers = (_RowBuffer * len(buffers))(*buffers)
+            self._addresses = ctypes.c_void_p * len(places)
+            self._places = places
+        set_threads = getattr(loaded, "omp_set_num_threads", None)
+        if set_threads is not None:
+            self._set_threads = set_threads
+        function.arena_bytes = manifest["arena_bytes"]
+        function.run = ctypes.cast(loaded.bsr_step_run, ctypes.c_void_p)
 
 
 @functools.cache
-def _kernel(matrix: Matrix, tokens: int, wanted: Wanted, library: str) -> _Kernel:
-    return _Kernel(matrix, tokens, wanted, library)
-
-
-def _parts(tokens: int) -> Iterator[tuple[int, int, int]]:
-    """Yields the calls for so many tokens: from which on, how many, and for how many the
-    kernel is."""
-    at = 0
-    while at < tokens:
-        rest = tokens - at
-        size = next((size for size in _SIZES[:-1] if size <= rest), _SIZES[-1])
-        if size == _SIZES[-1] and rest > _FEW:
-            size = _SIZES[-2]
-        yield at, min(size, rest), size
-        at += size
+def _kernel(
+    matrix: Matrix, wanted: Wanted, library: str, sizes: tuple[int, ...] = _SIZES
+) -> _Kernel:
+    return _Kernel(matrix, wanted, library, sizes)
 
 
 def scores(
@@ -416,56 +468,29 @@ def scores(
     """
     # A norm is one of the sum over all tokens: a call has them all, and zeros.
     size = max(_SIZES[-1], 1 << (tokens - 1).bit_length()) if tokens else _SIZES[-1]
-    width, blocks = ITEMSIZES[matrix.type], matrix.grid[0] * matrix.grid[1]
-    addresses = {"scores": _scratch.take("scores", 4 * blocks)}
-    for name, start, features in (("x", x, matrix.cols), ("dy", dy, matrix.rows)):
-        bytes = features * width
-        place = _scratch.take(name, size * bytes)
-        ctypes.memmove(place, start, tokens * bytes)
-        ctypes.memset(place + tokens * bytes, 0, (size - tokens) * bytes)
-        addresses[name] = place
-    _kernel(matrix, size, Wanted(scores=norm), threads.library)(addresses, threads)
-    held = (ctypes.c_float * blocks).from_address(addresses["scores"])
-    return np.array(held, np.float32).reshape(matrix.grid)
+    blocks = matrix.grid[0] * matrix.grid[1]
+    held = _scratch.take("scores", 4 * blocks)
+    found = (ctypes.c_float * blocks).from_address(held)
+    ctypes.memset(held, 0, 4 * blocks)
+    kernel = _kernel(matrix, Wanted(scores=norm), threads.library, (size,))
+    kernel({"scores": held, "x": x, "dy": dy}, tokens, threads)
+    return np.array(found, np.float32).reshape(matrix.grid)
 
 
 def run(
     matrix: Matrix,
     wanted: Wanted,
     tokens: int,
-    pattern: int,
-    rows: dict[str, tuple[int, int]],
-    others: dict[str, int],
+    addresses: dict[str, int],
     threads: Threads,
 ) -> None:
     """Computes what is wanted.
 
     Args:
       tokens: how many rows activations have.
-      pattern: the address of the pattern.
-      rows: of what has a row for each token, x, y, z, dx and dy: the address and the bytes
-        of a row. Rows lie behind each other.
-      others: the addresses of w, b, dw and db; dw and db are added to.
+      addresses: of the pattern; of what has a row for each token, x, y, z, dx and dy, whose
+        rows lie behind each other; and of w, b, dw and db, at lines of memory, of which dw
+        and db are added to.
       threads: on which.
     """
-    held = dict(others)
-    for name, start in zip(VIEWS, matrix.offsets):
-        held[name] = pattern + 4 * start
-    made = {"y", "z", "dx"} if wanted.y else {"dx"}
-    for at, count, size in _parts(tokens):
-        back = []
-        for name, (address, bytes) in rows.items():
-            begin = address + at * bytes
-            if count == size and begin % _LINE == 0:
-                held[name] = begin
-                continue
-            place = _scratch.take(name, size * bytes)
-            held[name] = place
-            if name in made:
-                back.append((begin, place, count * bytes))
-                continue
-            ctypes.memmove(place, begin, count * bytes)
-            ctypes.memset(place + count * bytes, 0, (size - count) * bytes)
-        _kernel(matrix, size, wanted, threads.library)(held, threads)
-        for begin, place, bytes in back:
-            ctypes.memmove(begin, place, bytes)
+    _kernel(matrix, wanted, threads.library)(addresses, tokens, threads)

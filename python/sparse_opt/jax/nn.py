@@ -284,25 +284,20 @@ def _answer(given: list[_ffi.Memory], made: list[_ffi.Memory], text: str) -> Non
         _write(made[0], found)
         return
     pattern = _aligned(given[0].address, 4 * matrix.offsets[-1], "pattern")
-    rows = {"x": matrix.cols * width, "dx": matrix.cols * width}
-    rows |= {"y": matrix.rows * width, "dy": matrix.rows * width}
     names = ("w", "x", "y") if wanted.y else ("w", "dy", "dx") if wanted.dx else ("x", "dy", "dw")
     memory = dict(zip(names, (*given[1:], made[0])))
-    others: dict[str, int] = {}
+    addresses = {name: held.address for name, held in memory.items()} | {"pattern": pattern}
     blocks = matrix.slots * matrix.block_rows * matrix.block_cols
     result = None
     if wanted.dw:
         total = 8 if matrix.type == "f64" else 4
         result = np.zeros(blocks * total + _LINE, np.uint8)
-        others["dw"] = -(-result.ctypes.data // _LINE) * _LINE
+        addresses["dw"] = -(-result.ctypes.data // _LINE) * _LINE
     else:
-        others["w"] = _aligned(memory["w"].address, blocks * width, "w of XLA")
-    _products.run(
-        matrix, wanted, tokens, pattern,
-        {n: (m.address, rows[n]) for n, m in memory.items() if n in rows}, others, threads,
-    )  # fmt: skip
+        addresses["w"] = _aligned(memory["w"].address, blocks * width, "w of XLA")
+    _products.run(matrix, wanted, tokens, addresses, threads)
     if result is not None:
-        start = others["dw"] - result.ctypes.data
+        start = addresses["dw"] - result.ctypes.data
         numbers = result[start : start + result.size - _LINE]
         type = np.float64 if matrix.type == "f64" else np.float32
         dw = numbers.view(type).reshape(matrix.slots, -1)

@@ -55,7 +55,7 @@ _CHECKED: dict[int, tuple[int, int]] = {}
 KEPT: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
 
-def _require_pattern(matrix: Matrix, pattern: Tensor) -> None:
+def require_pattern(matrix: Matrix, pattern: Tensor) -> None:
     """Raises `StepError` for a pattern that would have kernels read other memory: one of
     another shape, one that was averaged or cast."""
     key = pattern.data_ptr(), hash(matrix)
@@ -90,10 +90,6 @@ def _flat(tensor: Tensor) -> Tensor:
     return tensor if tensor.data_ptr() % 64 == 0 else tensor.clone()
 
 
-def _rows(tensor: Tensor) -> tuple[int, int]:
-    return tensor.data_ptr(), tensor.shape[-1] * tensor.element_size()
-
-
 def _tokens(tensor: Tensor) -> int:
     return math.prod(tensor.shape[:-1])
 
@@ -114,9 +110,23 @@ def call(
     y: Tensor
     if torch.compiler.is_compiling() or not _private.are_plain(x, weight, pattern):
         y = linear_activated(*arguments, activation)[0] if activation else linear(*arguments)
-    else:
+    elif torch.is_grad_enabled() and (
+        x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    ):
         y = _Function.apply(*arguments, activation)
+    else:
+        y = _result(*arguments, activation)[0]
     return y
+
+
+@functools.cache
+def _forward(bias: bool, activation: str, z: bool) -> Wanted:
+    return Wanted(y=True, bias=bias, activation=activation, z=z)
+
+
+@functools.cache
+def _backward_of(bias: bool, dx: bool, dw: bool, activation: str) -> Wanted:
+    return Wanted(bias=bias, dx=dx, dw=dw, activation=activation)
 
 
 def _result(
@@ -131,26 +141,23 @@ def _result(
 ) -> tuple[Tensor, Tensor | None]:
     """Returns the result, and what its activation is applied to, if that is wanted."""
     y = x.new_empty(*x.shape[:-1], out_features)
-    rows = {"y": _rows(y)}
+    addresses = {"y": y.data_ptr()}
     z = None
     if wants_z:
         z = torch.empty_like(y)
-        rows["z"] = _rows(z)
+        addresses["z"] = z.data_ptr()
     matrix = matrix_of(weight, out_features, in_features)
-    _require_pattern(matrix, pattern)
+    require_pattern(matrix, pattern)
     x, weight, pattern = x.contiguous(), _flat(weight), _flat(pattern)
-    rows["x"] = _rows(x)
-    others = {"w": weight.data_ptr()}
+    addresses |= {"x": x.data_ptr(), "w": weight.data_ptr(), "pattern": pattern.data_ptr()}
     if bias is not None:
         bias = _flat(bias)
-        others["b"] = bias.data_ptr()
+        addresses["b"] = bias.data_ptr()
     _products.run(
         matrix,
-        Wanted(y=True, bias=bias is not None, activation=activation, z=wants_z),
+        _forward(bias is not None, activation, wants_z),
         _tokens(x),
-        pattern.data_ptr(),
-        rows,
-        others,
+        addresses,
         threads(),
     )
     return y, z
@@ -249,25 +256,16 @@ def _gradients(
         db = dy.reshape(tokens, out_features).sum(0, dtype=total)
     if wants_x or wants_weight:
         matrix = matrix_of(weight, out_features, in_features)
-        _require_pattern(matrix, pattern)
+        require_pattern(matrix, pattern)
         dy, x, weight, pattern = dy.contiguous(), x.contiguous(), _flat(weight), _flat(pattern)
-        rows = {"dy": _rows(dy)}
-        others = {"w": weight.data_ptr(), "dw": dw.data_ptr(), "db": db.data_ptr()}
-        if wants_x:
-            rows["dx"] = _rows(dx)
-        if wants_weight:
-            rows["x"] = _rows(x)
-        if z is not None:
-            z = z.contiguous()
-            rows["z"] = _rows(z)
+        z = z if z is None else z.contiguous()
+        given = {"dy": dy, "x": x, "z": z, "w": weight, "dw": dw, "db": db, "dx": dx, "pattern": pattern}
         bias = wants_bias and wants_weight
         _products.run(
             matrix,
-            Wanted(bias=bias, dx=wants_x, dw=wants_weight, activation=activation),
+            _backward_of(bias, wants_x, wants_weight, activation),
             tokens,
-            pattern.data_ptr(),
-            rows,
-            others,
+            {name: tensor.data_ptr() for name, tensor in given.items() if tensor is not None},
             threads(),
         )
         if wants_weight:
@@ -358,8 +356,9 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        wants_z = bool(inputs[-1]) and any(ctx.needs_input_grad)
-        results = _result(*inputs, wants_z=wants_z)
+        *arguments, activation = inputs
+        wants_z = bool(activation) and any(ctx.needs_input_grad)
+        results = _result(*arguments, activation=activation, wants_z=wants_z)
         _keep(ctx, inputs, results)
         return results[0]
 
@@ -370,23 +369,23 @@ class _Function(torch.autograd.Function):
         return _backward(ctx, dy[0], function=linear_backward if is_second else _gradients)
 
 
-def _refuse_second(ctx: Any, *gradients: Any) -> None:
+def refuse_second(ctx: Any, *gradients: Any) -> None:
     raise NotImplementedError(
         "expected one derivative of a block-sparse layer, but got a second one"
         " (create_graph=True): compute that part with sparse_opt.torch.nn.densify"
     )
 
 
-linear_backward.register_autograd(_refuse_second, setup_context=lambda ctx, inputs, output: None)
+linear_backward.register_autograd(refuse_second, setup_context=lambda ctx, inputs, output: None)
 
 
-def _refuse_vmap(info: Any, in_dims: Any, *arguments: Any) -> None:
+def refuse_vmap(info: Any, in_dims: Any, *arguments: Any) -> None:
     raise NotImplementedError(
         "expected a block-sparse layer outside of vmap, but got one within: pass activations"
         " of shape [..., in_features], of which all leading dimensions are tokens"
     )
 
 
-linear.register_vmap(_refuse_vmap)
-linear_activated.register_vmap(_refuse_vmap)
-linear_backward.register_vmap(_refuse_vmap)
+linear.register_vmap(refuse_vmap)
+linear_activated.register_vmap(refuse_vmap)
+linear_backward.register_vmap(refuse_vmap)
