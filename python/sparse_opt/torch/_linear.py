@@ -356,9 +356,8 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        *arguments, activation = inputs
-        wants_z = bool(activation) and any(ctx.needs_input_grad)
-        results = _result(*arguments, activation=activation, wants_z=wants_z)
+        wants_z = bool(inputs[-1]) and any(ctx.needs_input_grad)
+        results = _result(*(inputs + (wants_z,)))
         _keep(ctx, inputs, results)
         return results[0]
 
