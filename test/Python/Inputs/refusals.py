@@ -13,7 +13,7 @@ def refuse(action: Any, *arguments: Any, **options: Any) -> None:
     try:
         action(*arguments, **options)
         print("accepted")
-    except (sparse_opt.ExportError, sparse_opt.StepError) as error:
+    except (sparse_opt.ExportError, sparse_opt.StepError, NotImplementedError) as error:
         print(error)
 
 

@@ -7,8 +7,8 @@
 import copy
 import warnings
 
-import sparse_opt
 import torch
+from refusals import refuse
 from sparse_opt import Group
 from sparse_opt.torch import nn
 from torch.autograd import forward_ad
@@ -16,14 +16,6 @@ from torch.autograd import forward_ad
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 torch.manual_seed(0)
-
-
-def refused(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-        print("accepted")
-    except sparse_opt.StepError as error:
-        print(error)
 
 
 def sgd(model):
@@ -127,7 +119,7 @@ assert pruned[3] == 16 and pruned[late] == 16 and not any(pruned[4:late]), prune
 nn.keep_gradients(model)
 (model(torch.randn(8, 64)) * float("inf")).sum().backward()
 # CHECK: expected gradients that are numbers to score blocks by, but got infinities or NaN (a step that a GradScaler skips): update after another step
-refused(nn.update_patterns, model, optimizer, method="rigl")
+refuse(nn.update_patterns, model, optimizer, method="rigl")
 
 # Keeping gradients breaks no graph.
 model = torch.nn.Sequential(nn.Linear(64, 64, block=8, density=0.25))
@@ -155,40 +147,40 @@ print("models")  # CHECK: models
 
 layer, x = nn.Linear(32, 64, block=8, density=0.5), torch.randn(3, 32)
 # CHECK: expected a block-sparse layer outside of forward-mode differentiation, but got one within: use loss.backward() or torch.autograd.grad, or densify the model
-refused(torch.func.jvp, layer, (x,), (x,))
+refuse(torch.func.jvp, layer, (x,), (x,))
 # CHECK: expected a block-sparse layer outside of torch.func (grad), but got one within
-refused(torch.func.grad(lambda x: layer(x).sum()), x)
+refuse(torch.func.grad(lambda x: layer(x).sum()), x)
 with forward_ad.dual_level():
     # CHECK: expected a block-sparse layer outside of forward-mode differentiation
-    refused(layer, forward_ad.make_dual(x, x))
+    refuse(layer, forward_ad.make_dual(x, x))
 # CHECK: expected the pattern of 'weight', 32x64 in blocks of 8x8, but got {{.*}}: the state is of another layer
-refused(nn.Linear(64, 32, block=8, density=0.5, bias=False).load_state_dict, nn.Linear(32, 64, block=8, density=0.5, bias=False).state_dict())
+refuse(nn.Linear(64, 32, block=8, density=0.5, bias=False).load_state_dict, nn.Linear(32, 64, block=8, density=0.5, bias=False).state_dict())
 # CHECK: expected the pattern of 16 blocks of 8x8 in 64x32, but got float64 of shape [96]: a layer's weight and pattern belong together, and are neither averaged nor cast
-refused(copy.deepcopy(layer).type(torch.float64), x.double())
+refuse(copy.deepcopy(layer).type(torch.float64), x.double())
 other = copy.deepcopy(layer)
 nn.update_patterns(other, sgd(other), 0.5)
 for p, q in zip(other.state_dict().values(), layer.state_dict().values()):
     p.copy_(0.9 * p + 0.1 * q)
 # CHECK: expected the pattern of 16 blocks of 8x8 in 64x32, but got {{.*}}: a layer's weight and pattern belong together
-refused(other, x)
+refuse(other, x)
 other = copy.deepcopy(layer)
 other.weight.data = other.weight.data[:2].clone()
 # CHECK: expected the pattern of 2 blocks of 8x8 in 64x32, but got 16 blocks in 2 slots
-refused(other, x)
+refuse(other, x)
 # CHECK: expected the blocks of a weight, [slots, block rows, block columns] of float32, float64, bfloat16 or float16, but got [64, 32] of torch.float32
-refused(torch.func.functional_call, layer, {"weight": torch.randn(64, 32)}, x)
+refuse(torch.func.functional_call, layer, {"weight": torch.randn(64, 32)}, x)
 # CHECK: expected an optimizer that keeps state for each parameter, but got LBFGS, which keeps directions of all: update patterns under another
-refused(nn.update_patterns, layer, torch.optim.LBFGS(layer.parameters()))
+refuse(nn.update_patterns, layer, torch.optim.LBFGS(layer.parameters()))
 # CHECK: expected an optimizer of torch.optim, or several, but got a NoneType
-refused(nn.update_patterns, layer, None)
+refuse(nn.update_patterns, layer, None)
 # CHECK: expected a model, but got a NoneType
-refused(nn.update_patterns, None, sgd(layer))
+refuse(nn.update_patterns, None, sgd(layer))
 model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Linear(30, 32))
 # CHECK: expected 'match=1' to match the weight of a linear layer that blocks of 8x8 divide
-refused(nn.sparsify, model, ["match=0 block=8x8 density=.5", "match=1 block=8x8"])
+refuse(nn.sparsify, model, ["match=0 block=8x8 density=.5", "match=1 block=8x8"])
 assert type(model[0]) is torch.nn.Linear
 # CHECK: expected masks by the names of weights that are replaced, but got 'typo': 0.weight
-refused(nn.sparsify, model, "match=0 block=8x8 density=.5", pattern={"typo": 1})
+refuse(nn.sparsify, model, "match=0 block=8x8 density=.5", pattern={"typo": 1})
 model[0].weight.register_post_accumulate_grad_hook(print)
 # CHECK: expected a layer without hooks to replace, but got some on that of '0.weight'
-refused(nn.sparsify, model, "match=0 block=8x8 density=.5")
+refuse(nn.sparsify, model, "match=0 block=8x8 density=.5")

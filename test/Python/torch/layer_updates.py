@@ -11,6 +11,7 @@ import numpy as np
 import sparse_opt
 import sparse_opt.torch
 import torch
+from refusals import refuse
 from sparse_opt.torch import _updates, nn
 from torch.utils.checkpoint import checkpoint
 from twins import mse_step
@@ -244,28 +245,20 @@ for i in range(3):
 print("compiled")  # CHECK: compiled
 
 
-def refused(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-        print("accepted")
-    except sparse_opt.StepError as error:
-        print(error)
-
-
 # CHECK: expected the gradient of '0.weight' for a method that scores all blocks, but got none: call keep_gradients(model) in front of the backward pass
-refused(nn.update_patterns, model, optimizer, method="rigl")
+refuse(nn.update_patterns, model, optimizer, method="rigl")
 # CHECK: expected one of static, set, rigl, gmp, but got 'prune'
-refused(nn.update_patterns, model, optimizer, method="prune")
+refuse(nn.update_patterns, model, optimizer, method="prune")
 # CHECK: expected a density for the method gmp and for no other, but got None for gmp
-refused(nn.update_patterns, model, optimizer, method="gmp")
+refuse(nn.update_patterns, model, optimizer, method="gmp")
 # CHECK: expected a density for the method gmp and for no other, but got 0.5 for set
-refused(nn.update_patterns, model, optimizer, density=0.5)
+refuse(nn.update_patterns, model, optimizer, density=0.5)
 # CHECK: expected the state of 0 methods in Python, but got that of 1
-refused(nn.Sparsity(model, optimizer, {"method": "set", "every": 5}, steps=10).load_state_dict, parts[2])
+refuse(nn.Sparsity(model, optimizer, {"method": "set", "every": 5}, steps=10).load_state_dict, parts[2])
 # CHECK: expected '0.weight' to begin with 13 blocks, as its group says, but got 32: give sparsify that density
 fresh = nn.sparsify(network(), [MARK])
 sgd = torch.optim.SGD(fresh.parameters(), lr=0.1)
-refused(nn.Sparsity, fresh, sgd, {"method": "set", "every": 5, "density": 0.1}, steps=10)
+refuse(nn.Sparsity, fresh, sgd, {"method": "set", "every": 5, "density": 0.1}, steps=10)
 # CHECK: expected an optimizer that has '0.weight', but got none that does: make it after sparsify
-refused(nn.Sparsity, fresh, optimizer, {"method": "set", "every": 5}, steps=10)
+refuse(nn.Sparsity, fresh, optimizer, {"method": "set", "every": 5}, steps=10)
 # CHECK-NOT: accepted

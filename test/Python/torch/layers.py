@@ -26,6 +26,7 @@ import threading
 
 import sparse_opt
 import torch
+from refusals import refuse
 from sparse_opt import cache
 from sparse_opt.torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -267,65 +268,57 @@ print("cache")  # CHECK: cache
 os.environ["SPARSE_OPT_CACHE"] = sys.argv[1] + "/cache"
 
 
-def refused(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-        print("no error")
-    except (sparse_opt.StepError, NotImplementedError) as error:
-        print(error)
-
-
 # CHECK: expected a block-sparse layer outside of vmap, but got one within: pass activations of shape [..., in_features], of which all leading dimensions are tokens
-refused(torch.func.vmap(layer), torch.randn(5, 32))
+refuse(torch.func.vmap(layer), torch.randn(5, 32))
 # CHECK: expected one derivative of a block-sparse layer, but got a second one (create_graph=True): compute that part with sparse_opt.torch.nn.densify
 x = torch.randn(5, 32, requires_grad=True)
-refused(lambda: torch.autograd.grad(torch.autograd.grad(layer(x).pow(2).sum(), x, create_graph=True)[0].sum(), x))
+refuse(lambda: torch.autograd.grad(torch.autograd.grad(layer(x).pow(2).sum(), x, create_graph=True)[0].sum(), x))
 # CHECK: expected blocks that divide the weight of Linear, 48x30 (outputs by inputs), but got 16x16
-refused(nn.Linear, 30, 48)
+refuse(nn.Linear, 30, 48)
 # CHECK: expected a density above 0, at most 1, but got 0
-refused(nn.Linear, 32, 48, density=0)
+refuse(nn.Linear, 32, 48, density=0)
 assert nn.Linear(32, 48, density=0.01).weight.shape == (1, 16, 16)
 # CHECK: expected the pattern 'random' or a mask, but got 'largest'
-refused(nn.Linear, 32, 48, pattern="largest")
+refuse(nn.Linear, 32, 48, pattern="largest")
 # CHECK: expected a mask of 3x2 blocks, of which one is stored at least, but got 4 of 2x2
-refused(nn.Linear, 32, 48, pattern=torch.ones(2, 2))
+refuse(nn.Linear, 32, 48, pattern=torch.ones(2, 2))
 # CHECK: expected Linear on a processor, but got 'meta': GPUs run whole steps (sparse_opt.compile)
-refused(nn.Linear, 32, 48, device="meta")
+refuse(nn.Linear, 32, 48, device="meta")
 # CHECK: expected Linear to have values of float32, float64, bfloat16 or float16, but got torch.int8
-refused(nn.Linear, 32, 48, dtype=torch.int8)
+refuse(nn.Linear, 32, 48, dtype=torch.int8)
 # CHECK: expected activations [..., 32] of torch.float32, but got [5, 32] of torch.float64
-refused(layer, torch.randn(5, 32).double())
+refuse(layer, torch.randn(5, 32).double())
 # CHECK: expected activations [..., 32] of torch.float32, but got [5, 16] of torch.float32
-refused(layer, torch.randn(5, 16))
+refuse(layer, torch.randn(5, 16))
 # CHECK: expected a block-sparse layer and its input on a processor, but got 'cpu' and 'meta': GPUs run whole steps (sparse_opt.compile)
-refused(layer, torch.empty(5, 32, device="meta"))
+refuse(layer, torch.empty(5, 32, device="meta"))
 # CHECK: expected a weight of 48x32, but got 32x48
-refused(layer.take_dense, torch.zeros(32, 48))
+refuse(layer.take_dense, torch.zeros(32, 48))
 # CHECK: expected 'match=weight' to match the weight of a linear layer that blocks of 16x16 divide, but got 0.weight (48x30) in 1 layers: 0.weight
-refused(nn.sparsify, torch.nn.Sequential(torch.nn.Linear(30, 48)), ["match=weight block=16x16"])
+refuse(nn.sparsify, torch.nn.Sequential(torch.nn.Linear(30, 48)), ["match=weight block=16x16"])
 # CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'hello'
-refused(nn.sparsify, torch.nn.Sequential(), ["hello"])
+refuse(nn.sparsify, torch.nn.Sequential(), ["hello"])
 # CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'match=( block=4x4'
-refused(nn.sparsify, torch.nn.Sequential(), ["match=( block=4x4"])
+refuse(nn.sparsify, torch.nn.Sequential(), ["match=( block=4x4"])
 # CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'match=w block=0x4'
-refused(nn.sparsify, torch.nn.Sequential(), ["match=w block=0x4"])
+refuse(nn.sparsify, torch.nn.Sequential(), ["match=w block=0x4"])
 hooked = torch.nn.Sequential(torch.nn.Linear(32, 32))
 hooked[0].register_forward_hook(print)
 # CHECK: expected a layer without hooks to replace, but got some on that of '0.weight': register them after sparsify
-refused(nn.sparsify, hooked, ["match=weight block=16x16"])
+refuse(nn.sparsify, hooked, ["match=weight block=16x16"])
 assert type(hooked[0]) is torch.nn.Linear
 hooked = torch.nn.Sequential(torch.nn.Linear(32, 32))
 hooked[0].weight.register_hook(print)
 # CHECK: expected a layer without hooks to replace, but got some on that of '0.weight': register them after sparsify
-refused(nn.sparsify, hooked, ["match=weight block=16x16"])
+refuse(nn.sparsify, hooked, ["match=weight block=16x16"])
 embedding = torch.nn.ModuleDict({"e": torch.nn.Embedding(32, 32), "head": torch.nn.Linear(32, 32)})
 embedding["head"].weight = embedding["e"].weight
 # CHECK: expected weights that only linear layers share, but got 'e.weight', which another module has, too: leave it out of the marks, or untie it first
-refused(nn.sparsify, embedding, ["match=head.weight block=16x16 density=0.5"])
+refuse(nn.sparsify, embedding, ["match=head.weight block=16x16 density=0.5"])
 # CHECK: expected an optimizer that has '0.weight', but got none that does: make it after sparsify
-refused(nn.update_patterns, model, torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], 0.1))
+refuse(nn.update_patterns, model, torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], 0.1))
 # CHECK: expected a model with block-sparse layers to train, but got none
-refused(nn.update_patterns, torch.nn.Linear(2, 2), optimizer)
+refuse(nn.update_patterns, torch.nn.Linear(2, 2), optimizer)
 # CHECK: expected one of l1, l2, linf, mean, but got 'l3'
-refused(nn.update_patterns, model, optimizer, norm="l3")
+refuse(nn.update_patterns, model, optimizer, norm="l3")
 # CHECK-NOT: accepted
