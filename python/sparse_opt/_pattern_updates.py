@@ -98,8 +98,8 @@ def _update(
     step = compiled({name: weight.matrix for name, weight in weights.items()}, list(scores))
     session = _runtime.Session(step, "cpu", seed)
     stays = PatternUpdate()
-    for _ in range(count):
-        session.update([stays] * len(step.patterns))
+    # Choices are keyed by how many updates there were.
+    session.count_updates(count)
     buffers = {b.name: b for b in step.buffers if b.kind == "dense"}
     for pattern in step.patterns:
         weight = weights[pattern.name]

@@ -494,6 +494,13 @@ class Session:
         )
         self._after_update()
 
+    def count_updates(self, count: int) -> None:
+        """Counts so many updates that change nothing."""
+        replace, none = library().bsr_session_replace, ctypes.c_int64(0)
+        nothing = ctypes.byref(ReplacementStruct())
+        for _ in range(count):
+            check(replace(self._handle, nothing, none))
+
     def run_scores(self) -> None:
         check(library().bsr_session_run_scores(self._handle))
 
