@@ -15,6 +15,7 @@ from torch import distributed, multiprocessing
 from torch.distributed import checkpoint
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 warnings.simplefilter("ignore")
@@ -32,7 +33,7 @@ def batch_of(step):
     return torch.randn(48, 64, generator=torch.Generator().manual_seed(step))
 
 
-def train(model, layers, part=slice(None), steps=range(STEPS), optimizer=None):
+def train(model, layers, part=slice(None), steps=range(STEPS), optimizer=None, evaluates=False):
     """Steps of AdamW with updates by random numbers and by gradients; returns the optimizer."""
     optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in steps:
@@ -41,6 +42,11 @@ def train(model, layers, part=slice(None), steps=range(STEPS), optimizer=None):
         optimizer.zero_grad()
         model(batch_of(step)[part]).square().mean().backward()
         optimizer.step()
+        if evaluates:
+            model.eval()
+            with torch.no_grad():
+                model(batch_of(100 + step))
+            model.train()
         if method:
             assert nn.update_patterns(layers, optimizer, 0.4, method=method, seed=3) > 0
     return optimizer
@@ -62,10 +68,24 @@ def compare(model, other):
     return True
 
 
-def replicated(rank, ranks):
+def part_of(rank, ranks):
+    return slice(rank * 48 // ranks, (rank + 1) * 48 // ranks)
+
+
+def replicated(rank, ranks, **options):
     # Ranks begin with patterns of their own: those of rank 0 count.
     model = network(rank)
-    train(DistributedDataParallel(model), model, slice(rank * 48 // ranks, (rank + 1) * 48 // ranks))
+    train(DistributedDataParallel(model), model, part_of(rank, ranks), **options)
+    return model
+
+
+def parted_state(rank, ranks):
+    """Each rank has the optimizer's state of one layer alone."""
+    model = network(0)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-2)
+    train(DistributedDataParallel(model), model, part_of(rank, ranks), optimizer=optimizer)
+    own = [bool(optimizer.optim.state.get(model[index].weight)) for index in (0, 2)]
+    assert sorted(own) == [False, True], own
     return model
 
 
@@ -99,12 +119,23 @@ def averaged(ranks):
     return model
 
 
+def evaluated(rank, ranks):
+    """Layers that a forward pass without a backward pass has gathered, in front of an update."""
+    replica = replicated(rank, ranks, evaluates=True)
+    model = network(0)
+    fully_shard(model[0], reshard_after_forward=False)
+    fully_shard(model)
+    train(model, model, part_of(rank, ranks), evaluates=True)
+    assert compare(model, replica)
+    return model
+
+
 def sharded(rank, ranks, folder):
     model = network(0)
     for index in (0, 2):
         fully_shard(model[index])
     fully_shard(model)
-    part = slice(rank * 48 // ranks, (rank + 1) * 48 // ranks)
+    part = part_of(rank, ranks)
     optimizer = train(model, model, part, range(6))
     # What two ranks write, any number reads.
     state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
@@ -122,16 +153,20 @@ def resumed(rank, ranks, folder):
     state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
     checkpoint.load(state, checkpoint_id=folder)
     set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-    train(model, model, slice(rank * 48 // ranks, (rank + 1) * 48 // ranks), range(6, STEPS), optimizer)
+    train(model, model, part_of(rank, ranks), range(6, STEPS), optimizer)
     return model
 
 
 def work(rank, ranks, folder, what):
     torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meet-{what}-{ranks}", rank=rank, world_size=ranks)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meet-{what.split()[0]}-{ranks}", rank=rank, world_size=ranks)
     state = f"{folder}/wanted-{2 if what == 'resumed' else ranks}.pt"
     if what == "replicated":
         model = replicated(rank, ranks)
+    elif what == "evaluated":
+        model = evaluated(rank, ranks)
+    elif what == "parted state":
+        model = parted_state(rank, ranks)
     elif what == "sharded":
         model = sharded(rank, ranks, f"{folder}/checkpoint")
     elif what == "resumed":
@@ -169,6 +204,11 @@ if __name__ == "__main__":
     # CHECK-DAG: rank 0: expected the patterns of rank 0 on all ranks, but got another pattern of '0.weight' on rank 1: give them by broadcast_patterns(model), and update them with one seed
     # CHECK-DAG: rank 1: expected the patterns of rank 0 on all ranks, but got another pattern of '0.weight' on rank 1: give them by broadcast_patterns(model), and update them with one seed
     # CHECK: apart on 2 ranks
-    for what, ranks in (("replicated", 2), ("replicated", 4), ("sharded", 2), ("resumed", 4), ("apart", 2)):
+    # CHECK: evaluated on 2 ranks
+    # CHECK: parted state on 2 ranks
+    for what, ranks in (
+        ("replicated", 2), ("replicated", 4), ("sharded", 2), ("resumed", 4), ("apart", 2), ("evaluated", 2),
+        ("parted state", 2),
+    ):  # fmt: skip
         multiprocessing.spawn(work, (ranks, folder, what), ranks)
         print(f"{what} on {ranks} ranks", flush=True)
