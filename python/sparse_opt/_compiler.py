@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparse_opt import _library, _marks, _ranks, _tools
+from sparse_opt import _given, _library, _marks, _ranks, _tools
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._program import Export
 from sparse_opt._ranks import Ranks
@@ -140,6 +140,8 @@ def _require_list(marks: Any) -> None:
         raise StepError(
             f"expected a list of marks, but got '{marks}': put it into brackets"
         )
+    if not isinstance(marks, Iterable):
+        raise _given.refusal("a list of marks", marks)
 
 
 def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
@@ -149,8 +151,7 @@ def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
     if marks is None:
         marks = export.marks if isinstance(export, Export) else ()
     _require_list(marks)
-    if not isinstance(seed, int):
-        raise StepError(f"expected a seed that is an integer, but got {seed!r}")
+    _given.seed(seed)
     if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
         raise StepError(_NO_WEIGHTS)
     return _marks.fitted(export, marks)

@@ -11,12 +11,13 @@ import functools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sparse_opt import _given
 from sparse_opt._description import Pattern
 from sparse_opt._errors import StepError
 from sparse_opt._library import (
@@ -78,14 +79,14 @@ class Group:
 Groups = Group | Mapping[str, Any] | Sequence[Group | Mapping[str, Any]]
 
 
-def _plain(value: Any) -> Any:
-    """Returns a value of a group as JSON has it."""
+def _plain(value: Any, key: Any = "") -> Any:
+    """Returns a value of a group, of one of its keys, as JSON has it."""
     if isinstance(value, Mapping):
-        return {_plain(name): _plain(inner) for name, inner in value.items()}
+        return {_plain(name): _plain(inner, name) for name, inner in value.items()}
     if isinstance(value, np.generic):
-        return _plain(value.item())
+        return _plain(value.item(), key)
     if isinstance(value, os.PathLike):
-        return _plain(os.fspath(value))
+        return _plain(os.fspath(value), key)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
@@ -94,12 +95,17 @@ def _plain(value: Any) -> Any:
         return value
     raise StepError(
         "expected texts, numbers, booleans and dictionaries in a group, but got a"
-        f" {type(value).__name__}"
+        f" {type(value).__name__}{f' as {_given.shown(key)}' if key else ''}"
     )
+
+
+_GROUPS = "groups of weights, or maps of their keys"
 
 
 def _described(group: Group | Mapping[str, Any]) -> tuple[Any, Method | None]:
     """Returns a group for the runtime, and the method that is not the runtime's."""
+    if not isinstance(group, (Group, Mapping)):
+        raise _given.refusal(_GROUPS, group)
     keys = dict(vars(group)["_said"] if isinstance(group, Group) else group)
     own = None
     method = next(key for key in _keys() if key["name"] == "method")
@@ -118,6 +124,8 @@ class Rules:
     """
 
     def __init__(self, groups: Groups) -> None:
+        if isinstance(groups, str) or not isinstance(groups, (Group, Iterable)):
+            raise _given.refusal(_GROUPS, groups)
         listed = [groups] if isinstance(groups, (Group, Mapping)) else list(groups)
         described = [_described(group) for group in listed]
         self._handle = ctypes.c_void_p()
@@ -181,6 +189,7 @@ class Updates:
     """
 
     def __init__(self, rules: Rules, steps: int, weights: Sequence[Member]) -> None:
+        steps = _given.integer("steps", steps, 0, 2**63 - 1)
         self._weights = weights
         self._handle = ctypes.c_void_p()
         runtime = library()

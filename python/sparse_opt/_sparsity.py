@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparse_opt import _library, _method
+from sparse_opt import _given, _library, _method
 from sparse_opt._description import Array, Pattern
 from sparse_opt._errors import StepError
 from sparse_opt._exclusive import Use, exclusive
@@ -235,16 +235,15 @@ def updates_of(
 ) -> list[PatternUpdate]:
     """Returns what an update of patterns by one method is for the runtime; those in the
     place of which there is none stay."""
-    for value, known in ((method, _library.METHODS), (norm, _library.NORMS)):
-        if value not in known:
-            raise StepError(f"expected one of {', '.join(known)}, but got '{value}'")
+    method = _given.choice(method, _library.METHODS)
+    norm = _given.choice(norm, _library.NORMS)
+    drop, allow_return = _given.share("drop", drop), _given.flag("allow_return", allow_return)
     if (density is None) == (method == "gmp"):
         raise StepError(
             "expected a density for the method gmp and for no other, but got"
             f" {density} for {method}"
         )
-    if density is not None and not 0 <= density <= 1:
-        raise StepError(f"expected a density from 0 to 1, but got {density}")
+    density = None if density is None else _given.share("density", density)
     numbers = _library.METHODS.index(method), _library.NORMS.index(norm)
     return [
         PatternUpdate(

@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from sparse_opt import _compiler, _description, _method, _ranks, _runtime, _say
+from sparse_opt import _compiler, _description, _given, _method, _ranks, _runtime, _say
 from sparse_opt._check import Call, Check, Rerun
 from sparse_opt._description import Buffer, Counters
 from sparse_opt._errors import StepError
@@ -426,6 +426,7 @@ class Step(Values):
                     "expected no norm, density or allow_return, which are the method's"
                     f" own, with a {type(method).__name__}"
                 )
+            drop = _given.share("drop", drop)
             dynamic = [p for p in self._step.patterns if self._is_dynamic(p)]
             _method.apply(self, [(p, method, drop) for p in dynamic])
             return self.counters.blocks_pruned - before

@@ -31,7 +31,7 @@ import numpy as np
 from jax import tree_util
 from jax.custom_batching import custom_vmap
 
-from sparse_opt import _library, _pattern_updates, _products
+from sparse_opt import _given, _library, _pattern_updates, _products
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt._pattern_updates import Weight, needs_scores, require_scores
@@ -103,11 +103,12 @@ def random_pattern(
       block: the size of blocks, or their rows and columns, which divide the shape.
       density: the share of blocks that is stored, above 0, at most 1.
     """
+    if not isinstance(shape, (list, tuple)) or len(shape) != 2:
+        raise _given.refusal("the shape of a weight, (outputs, inputs)", shape)
+    shape = _given.integer("outputs", shape[0], 1), _given.integer("inputs", shape[1], 1)
     rows, cols = _block_of(shape, block)
     grid = shape[0] // rows, shape[1] // cols
-    if not 0 < density <= 1:
-        raise StepError(f"expected a density above 0, at most 1, but got {density}")
-    count = _library.density_blocks(density, grid[0] * grid[1])
+    count = _library.density_blocks(_given.density(density), grid[0] * grid[1])
     mask = np.zeros(grid[0] * grid[1], np.bool_)
     mask[np.asarray(jax.random.permutation(key, mask.size))[:count]] = True
     return pattern_of(mask.reshape(grid), (rows, cols))
@@ -116,23 +117,22 @@ def random_pattern(
 def pattern_of(mask: Any, block: int | tuple[int, int]) -> Pattern:
     """Returns the pattern of the blocks where a mask, `[outputs / rows, inputs / columns]`,
     is true."""
-    mask = np.asarray(mask).astype(np.bool_)
-    rows, cols = (block, block) if isinstance(block, int) else block
+    mask = _given.mask("a mask of two dimensions", mask)
+    rows, cols = _given.block(block)
     if mask.ndim != 2 or not mask.any():
         raise StepError(
             "expected a mask of two dimensions of which one block is stored at least, but got"
             f" {int(mask.sum())} of {list(mask.shape)}"
         )
     shape = mask.shape[0] * rows, mask.shape[1] * cols
-    _block_of(shape, (rows, cols))
     matrix = Matrix(*shape, rows, cols, int(mask.sum()), "f32")
     indices = jnp.asarray(matrix.pattern_of(mask))
     return Pattern(indices, jnp.zeros((), jnp.int32), shape, (rows, cols), matrix.slots)
 
 
 def _block_of(shape: tuple[int, int], block: int | tuple[int, int]) -> tuple[int, int]:
-    rows, cols = (block, block) if isinstance(block, int) else block
-    if min(rows, cols) < 1 or shape[0] % rows or shape[1] % cols:
+    rows, cols = _given.block(block)
+    if shape[0] % rows or shape[1] % cols:
         raise StepError(
             f"expected blocks that divide the weight, {shape[0]}x{shape[1]} (outputs by"
             f" inputs), but got {rows}x{cols}"
@@ -140,8 +140,39 @@ def _block_of(shape: tuple[int, int], block: int | tuple[int, int]) -> tuple[int
     return rows, cols
 
 
+def _require_pattern(pattern: Any) -> Pattern:
+    if not isinstance(pattern, Pattern):
+        raise _given.refusal("a pattern that random_pattern or pattern_of returned", pattern)
+    return pattern
+
+
+def _require_arrays(**given: Any) -> None:
+    for name, value in given.items():
+        if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+            raise _given.refusal(f"{name} to be an array", value)
+
+
+def _require_values(name: str, values: Any, pattern: Any) -> None:
+    """Raises `StepError` unless values are the blocks of a pattern."""
+    shape = [_require_pattern(pattern).slots, *pattern.block]
+    _require_arrays(**{name: values})
+    if list(values.shape) != shape:
+        raise StepError(f"expected {name} to be {shape}, but got {list(values.shape)}")
+
+
+def _type_of(dtype: Any) -> str:
+    """Returns a type as kernels have it, or ''."""
+    try:
+        return _TYPES.get(np.dtype(dtype).name, "")
+    except TypeError:  # of keys, and of other frameworks
+        return ""
+
+
 def init(key: Any, pattern: Pattern, dtype: Any = jnp.float32) -> jax.Array:
     """Returns first values, uniform within `1 / sqrt(inputs)`."""
+    _require_pattern(pattern)
+    if not _type_of(dtype):
+        raise _given.refusal(f"values of {', '.join(_TYPES)}", dtype)
     bound = pattern.shape[1] ** -0.5
     shape = (pattern.slots, *pattern.block)
     return jax.random.uniform(key, shape, dtype, -bound, bound)
@@ -149,6 +180,7 @@ def init(key: Any, pattern: Pattern, dtype: Any = jnp.float32) -> jax.Array:
 
 def to_dense(values: Any, pattern: Pattern) -> jax.Array:
     """Returns the dense weight, `[outputs, inputs]`, with zeros where no block is stored."""
+    _require_values("values", values, pattern)
     rows, cols = pattern._places()
     slots = np.flatnonzero(rows >= 0)
     grid = pattern._matrix("f32").grid
@@ -159,6 +191,8 @@ def to_dense(values: Any, pattern: Pattern) -> jax.Array:
 
 def from_dense(weight: Any, pattern: Pattern) -> jax.Array:
     """Returns the stored blocks of a dense weight, `[outputs, inputs]`."""
+    _require_pattern(pattern)
+    _require_arrays(weight=weight)
     if weight.shape != pattern.shape:
         raise StepError(
             f"expected a weight of {pattern.shape[0]}x{pattern.shape[1]}, but got"
@@ -185,7 +219,10 @@ def linear(
         taken to be the L1 norms of all blocks of the gradient of `W`: what RigL regrows
         by. `jax.grad` with respect to them makes the norms, and no dense gradient.
     """
-    type = _TYPES.get(np.dtype(values.dtype).name, "")
+    _require_pattern(pattern)
+    others = {"bias": bias, "scores": scores}
+    _require_arrays(values=values, x=x, **{n: a for n, a in others.items() if a is not None})
+    type = _type_of(values.dtype)
     shape = (pattern.slots, *pattern.block)
     if not type or values.shape != shape or x.dtype != values.dtype:
         raise StepError(
@@ -357,6 +394,7 @@ def update_patterns(
     Returns:
       The new values, patterns and state.
     """
+    seed = _given.seed(seed)
     held = _leaves(values)
     places = _leaves(patterns, lambda leaf: isinstance(leaf, Pattern))
     found = {n: p for n, p in places.items() if isinstance(p, Pattern)}
@@ -370,12 +408,15 @@ def update_patterns(
             )
     weights = {}
     for name, pattern in found.items():
+        _require_values(f"'{_given.name(name)}'", held[name], pattern)
         array = _arrays.memory(name, held[name])
-        type = _TYPES[np.dtype(held[name].dtype).name]
+        if not (type := _type_of(held[name].dtype)):
+            raise _given.refusal(f"'{name}' of {', '.join(_TYPES)}", held[name].dtype)
         matrix, indices = pattern._matrix(type), np.asarray(pattern.indices)
         weights[name] = Weight(matrix, indices, array, int(pattern.updates))
     due: _pattern_updates.Due
     if isinstance(method, Method):
+        drop = _given.share("drop", drop)
         due = {name: (method, drop) for name in weights}
     else:
         step = _pattern_updates.compiled({n: w.matrix for n, w in weights.items()})
@@ -390,6 +431,9 @@ def update_patterns(
         for name in weights
         if needs_scores(due[name])
     }
+    for name, norms in scored.items():
+        if norms.shape != (grid := weights[name].matrix.grid):
+            raise StepError(f"expected scores of {list(grid)}, but got {list(norms.shape)}")
     _pattern_updates.update(weights, due, scored, seed)
 
     def new_values(path: Any, leaf: Any) -> Any:

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from sparse_opt import _given
 from sparse_opt._errors import StepError
 from sparse_opt._library import PatternUpdate
 from sparse_opt._method import Method
-from sparse_opt._rules import Groups, Member, Rules, Updates
+from sparse_opt._rules import Group, Groups, Member, Rules, Updates
 from sparse_opt._pattern_updates import needs_scores
 from sparse_opt.torch import _updates
 
@@ -30,8 +31,8 @@ class Sparsity:
             sparsity.update()
 
     Args:
-      model: whose layers have the patterns that they begin with: keys that are about
-        these (`init`, `file`, `initial_density`) are those of `sparsify`.
+      model: whose layers have the patterns that they begin with: sparsify chooses these,
+        not the keys `init` and `file`.
       optimizer: or several, which hold their weights.
       groups: groups, or what a configuration has under `sparsity`. The first that matches
         a weight's name has it.
@@ -43,8 +44,8 @@ class Sparsity:
       done: how many steps were made.
 
     Raises:
-      StepError: a value is none of its key, a group matches no weight, or a layer does
-        not begin with as many blocks as its group says.
+      StepError: a value is none of its key, a group matches no weight or has `init` or
+        `file`, or a layer does not begin with as many blocks as its group says.
     """
 
     def __init__(
@@ -56,7 +57,15 @@ class Sparsity:
         steps: int,
         seed: int = 0,
     ) -> None:
+        seed = _given.seed(seed)
         rules = Rules(groups)
+        for name, group in rules.named():
+            for key in ("init", "file"):
+                if (value := getattr(group, key)) != getattr(Group(), key):
+                    raise StepError(
+                        f"expected configuration key '{name}.{key}' to be left out for layers,"
+                        f" but got '{value}': sparsify chooses the blocks that they begin with"
+                    )
         self.groups, self.done = rules.groups, 0
         self._model, self._given, self._seed = model, optimizer, seed
         self._late: dict[str, Any] = {}  # what was due when gradients were no numbers
@@ -116,6 +125,9 @@ class Sparsity:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes what `state_dict` returned."""
         methods = self._methods()
+        if not isinstance(state, Mapping) or not {"done", "methods"} <= set(state):
+            raise _given.refusal("what state_dict() of a Sparsity returned", state)
+        done = _given.integer("'done'", state["done"])
         if len(state["methods"]) != len(methods):
             raise StepError(
                 f"expected the state of {len(methods)} methods in Python, but got that of"
@@ -123,7 +135,7 @@ class Sparsity:
             )
         for method, own in zip(methods, state["methods"]):
             method.load_state_dict(own)
-        self.done = int(state["done"])
+        self.done = done
         self._keep()
 
     def _methods(self) -> list[Method]:

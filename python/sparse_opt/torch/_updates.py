@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, distributed
+from torch.nn.utils import parametrize
 
-from sparse_opt import _pattern_updates, _products, _runtime
+from sparse_opt import _given, _pattern_updates, _products, _runtime
 from sparse_opt._errors import StepError
 from sparse_opt._pattern_updates import Due, Weight, needs_scores, require_scores
 from sparse_opt.torch import _linear, _sharded
@@ -30,23 +31,42 @@ def name_of(path: str) -> str:
     return ".".join([*parts, "weight"]).lstrip(".")
 
 
+def require_model(model: Any) -> torch.nn.Module:
+    if not isinstance(model, torch.nn.Module):
+        raise StepError(f"expected a model, but got a {type(model).__name__}")
+    return model
+
+
+def require_parameter(name: str, layer: torch.nn.Module) -> None:
+    """Raises `StepError` for a layer whose weight is made of others in front of each call."""
+    own = dict(layer.named_parameters(recurse=False))
+    if parametrize.is_parametrized(layer) or "weight" not in own:
+        raise StepError(
+            f"expected '{name}' to be a plain parameter, but got weight_norm, spectral_norm,"
+            " pruning or another parametrization of that layer: take it away first, as by"
+            " torch.nn.utils.parametrize.remove_parametrizations or prune.remove"
+        )
+
+
 def trained(model: torch.nn.Module) -> dict[str, Any]:
     """Returns the layers that a model trains, by the names of their weights; each weight
     once."""
     from sparse_opt.torch.nn import Linear
 
-    if not isinstance(model, torch.nn.Module):
-        raise StepError(f"expected a model, but got a {type(model).__name__}")
-    _sharded.reshard(model)
+    _sharded.reshard(require_model(model))
     inner = model
     while isinstance(inner, torch.nn.parallel.DistributedDataParallel):
         inner = inner.module
     layers: dict[str, Any] = {}
     seen: set[int] = set()
     for path, module in inner.named_modules():
-        if isinstance(module, Linear) and module.weight.requires_grad:
+        if not isinstance(module, Linear):
+            continue
+        name = _given.name(name_of(path))
+        require_parameter(name, module)
+        if module.weight.requires_grad:
             if id(module.weight) not in seen:
-                layers[name_of(path)] = module
+                layers[name] = module
             seen.add(id(module.weight))
     if not layers:
         raise StepError("expected a model with block-sparse layers to train, but got none")

@@ -20,14 +20,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils import parametrize
 
-from sparse_opt import _activations, _library, _marks, _say
+from sparse_opt import _activations, _given, _library, _marks, _say
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt._pattern_updates import Due
@@ -69,6 +70,9 @@ class Linear(torch.nn.Module):
       bias: the parameter, `[out_features]`, or None.
 
     Values begin as those of `torch.nn.Linear` do: uniform within `1 / sqrt(in_features)`.
+
+    Raises:
+      StepError: an argument is of a wrong type or value; blocks do not divide the weight.
     """
 
     weight: torch.nn.Parameter
@@ -95,9 +99,11 @@ class Linear(torch.nn.Module):
                 f" {activation!r}"
             )
         self.activation = activation
-        rows, cols = (block, block) if isinstance(block, int) else block
-        dtype = dtype or torch.get_default_dtype()
-        where = torch.device(device) if device is not None else torch.get_default_device()
+        in_features = _given.integer("in_features", in_features, 1)
+        out_features = _given.integer("out_features", out_features, 1)
+        rows, cols = _given.block(block)
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        where = _device(device)
         _require_shape("Linear", (out_features, in_features), (rows, cols), dtype, where)
         grid = out_features // rows, in_features // cols
         mask = _mask(pattern, grid, density)
@@ -109,7 +115,7 @@ class Linear(torch.nn.Module):
         self.weight = torch.nn.Parameter(
             torch.empty(slots, rows, cols, dtype=dtype, device=where)
         )
-        if bias:
+        if _given.flag("bias", bias):
             self.bias = torch.nn.Parameter(
                 torch.empty(out_features, dtype=dtype, device=where)
             )
@@ -163,17 +169,20 @@ class Linear(torch.nn.Module):
     @torch.no_grad()
     def take_dense(self, weight: Tensor) -> None:
         """Takes the stored blocks of a dense weight, `[out_features, in_features]`."""
+        expected = f"a weight of {self.out_features}x{self.in_features}"
+        if not isinstance(weight, Tensor):
+            raise _given.refusal(expected, weight)
         if weight.shape != (self.out_features, self.in_features):
-            raise StepError(
-                f"expected a weight of {self.out_features}x{self.in_features}, but got"
-                f" {'x'.join(map(str, weight.shape))}"
-            )
+            got = "x".join(map(str, weight.shape)) or "one number"
+            raise StepError(f"expected {expected}, but got {got}")
         slots, rows, cols = self._places()
         values = torch.zeros(self.weight.shape, dtype=self.weight.dtype)
         values[slots] = _blocks(weight.detach(), self.block)[rows, cols].to(self.weight.dtype)
         _sharded.take_whole(self.weight, values)
 
     def forward(self, x: Tensor) -> Tensor:
+        if not isinstance(x, Tensor):
+            raise _given.refusal(f"activations [..., {self.in_features}]", x)
         if not torch.compiler.is_compiling():
             if transform := _private.differentiating_transform():
                 raise StepError(
@@ -251,15 +260,14 @@ def _require_shape(
     device: torch.device,
 ) -> None:
     """Raises `StepError` for a weight that no layer of blocks can have."""
-    if min(block) < 1 or any(extent % size for extent, size in zip(shape, block)):
+    if any(extent % size for extent, size in zip(shape, block)):
         raise StepError(
             f"expected blocks that divide the weight of {name}, {shape[0]}x{shape[1]}"
             f" (outputs by inputs), but got {block[0]}x{block[1]}"
         )
-    if dtype not in _linear.TYPES:
-        raise StepError(
-            f"expected {name} to have values of float32, float64, bfloat16 or float16, but got"
-            f" {dtype}"
+    if not isinstance(dtype, torch.dtype) or dtype not in _linear.TYPES:
+        raise _given.refusal(
+            f"{name} to have values of float32, float64, bfloat16 or float16", dtype
         )
     if device.type != "cpu":
         raise StepError(
@@ -275,24 +283,32 @@ def _blocks(weight: Tensor, block: tuple[int, int]) -> Tensor:
     return tiles.transpose(1, 2)
 
 
+def _device(device: Any) -> torch.device:
+    if device is None:
+        return torch.get_default_device()
+    try:
+        return torch.device(device)
+    except (TypeError, RuntimeError) as error:
+        raise _given.refusal("a device of PyTorch", device) from error
+
+
 def _count(density: float, grid: tuple[int, int]) -> int:
-    if not 0 < density <= 1:
-        raise StepError(f"expected a density above 0, at most 1, but got {density}")
-    return _library.density_blocks(density, grid[0] * grid[1])
+    return _library.density_blocks(_given.density(density), grid[0] * grid[1])
+
+
+_FIRST = "the pattern 'random' or a mask"
 
 
 def _mask(
     pattern: Any, grid: tuple[int, int], density: float
 ) -> np.ndarray[Any, Any]:
     """Returns which blocks a layer begins with."""
-    if isinstance(pattern, str):
-        if pattern != "random":
-            raise StepError(f"expected the pattern 'random' or a mask, but got '{pattern}'")
+    if isinstance(pattern, str) and pattern == "random":
         count = _count(density, grid)
         drawn = np.zeros(grid[0] * grid[1], np.bool_)
         drawn[torch.randperm(drawn.size)[:count].numpy()] = True
         return drawn.reshape(grid)
-    mask = np.asarray(pattern).astype(np.bool_)
+    mask = _given.mask(_FIRST, pattern)
     if mask.shape != grid or not mask.any():
         raise StepError(
             f"expected a mask of {grid[0]}x{grid[1]} blocks, of which one is stored at least,"
@@ -310,6 +326,13 @@ def _largest(weight: Tensor, block: tuple[int, int], density: float) -> Tensor:
     return mask.reshape(norms.shape)
 
 
+def _is_dense(module: torch.nn.Module) -> bool:
+    """Returns whether a layer of blocks can take a module's place."""
+    # What has a parametrization is of a class that is derived from its own.
+    kind = type(module).__base__ if parametrize.is_parametrized(module) else type(module)
+    return kind is torch.nn.Linear or _is_conv1d(module)
+
+
 def _is_conv1d(module: torch.nn.Module) -> bool:
     """Returns whether a module is the linear layer of transformers' GPT-2 and its kin, whose
     weight is [inputs, outputs]."""
@@ -324,7 +347,7 @@ def _sparse(linear: Any, block: tuple[int, int], density: float, pattern: Any) -
     weight = linear.weight.detach()
     if is_transposed:
         weight, block = weight.t(), block[::-1]
-        pattern = pattern if isinstance(pattern, str) else np.asarray(pattern).T
+        pattern = pattern if isinstance(pattern, str) else _given.mask(_FIRST, pattern).T
     if isinstance(pattern, str) and pattern == "largest":
         pattern = _largest(weight, block, density)
     layer = Linear(
@@ -360,32 +383,40 @@ def sparsify(
         names of weights.
 
     Raises:
-      StepError: a mark that is none, or that matches no weight which it fits.
+      StepError: a mark that is none, or that matches no weight which it fits; a layer with
+        hooks or a parametrization, which would be lost. Nothing has changed then.
     """
-    if isinstance(marks, str):
-        marks = [marks]
-    rules = [_mark(mark) for mark in marks]
+    _updates.require_model(model)
+    listed = [marks] if isinstance(marks, str) else marks
+    if not isinstance(listed, Iterable):
+        raise _given.refusal("a list of marks", marks)
+    if not isinstance(pattern, (str, Mapping)):
+        raise _given.refusal(
+            "the pattern 'random', 'largest' or masks by the names of weights", pattern
+        )
+    rules = [_mark(mark) for mark in listed]
     used = set()
     found: list[tuple[torch.nn.Module, str, Any, str, _marks.Mark]] = []
     left = []
     for path, module in list(model.named_modules(remove_duplicate=False)):
         for name, child in list(module._modules.items()):
-            if type(child) is not torch.nn.Linear and not _is_conv1d(child):
+            if not _is_dense(child):
                 continue
-            weight = f"{path}.{name}.weight".lstrip(".")
+            weight = _given.name(f"{path}.{name}.weight".lstrip("."))
             rule = next((rule for rule in rules if rule.match.search(weight)), None)
             if rule is None:
                 continue
+            _updates.require_parameter(weight, child)
             shape = child.weight.shape
             if not rule.fits(shape):
                 left.append(f"{weight} ({shape[0]}x{shape[1]})")
                 continue
             used.add(rule)
-            _require_no_hooks(weight, child)
+            _require_no_hooks(weight, child, "sparsify")
             found.append((module, name, child, weight, rule))
     for rule in rules:
         if rule not in used:
-            names = [n for n, m in model.named_modules() if type(m) is torch.nn.Linear or _is_conv1d(m)]
+            names = [n for n, m in model.named_modules() if _is_dense(m)]
             raise StepError(
                 f"expected 'match={rule.match.pattern}' to match the weight of a linear layer that"
                 f" blocks of {rule.rows}x{rule.cols} divide, but got"
@@ -396,8 +427,8 @@ def sparsify(
         names = [weight for *_, weight, _ in found]
         if odd := [name for name in pattern if name not in names]:
             raise StepError(
-                f"expected masks by the names of weights that are replaced, but got '{odd[0]}':"
-                f" {', '.join(names[:5])}"
+                "expected masks by the names of weights that are replaced, but got"
+                f" {_given.shown(odd[0])}: {', '.join(names[:5])}"
             )
     _require_apart(model, [child for _, _, child, *_ in found])
     made: dict[int, Linear] = {}  # by weights
@@ -413,7 +444,8 @@ def sparsify(
                 known.num_updates = twin.num_updates
             modules[id(child)] = known
             made.setdefault(id(child.weight), known)
-        setattr(module, name, known)
+    for module, name, child, *_ in found:
+        setattr(module, name, modules[id(child)])
     for module in model.modules():
         # Kernels of their own for inference read dense weights; without these they call
         # their layers.
@@ -430,7 +462,7 @@ def sparsify(
     return model
 
 
-def _require_no_hooks(name: str, linear: Any) -> None:
+def _require_no_hooks(name: str, linear: Any, call: str) -> None:
     """Raises `StepError` for hooks of a layer or its weight, which would be lost with it."""
     kinds = (
         "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks",
@@ -442,16 +474,15 @@ def _require_no_hooks(name: str, linear: Any) -> None:
     if any(getattr(linear, kind, None) for kind in kinds) or any(own):
         raise StepError(
             f"expected a layer without hooks to replace, but got some on that of '{name}':"
-            " register them after sparsify"
+            f" register them after {call}"
         )
 
 
-def _mark(text: str) -> _marks.Mark:
-    mark = _marks.Mark.of(text)
+def _mark(text: Any) -> _marks.Mark:
+    mark = _marks.Mark.of(text) if isinstance(text, str) else None
     if mark is None:
-        raise StepError(
-            "expected a mark 'match=<regular expression> block=<rows>x<columns>"
-            f" density=<share>', but got '{text}'"
+        raise _given.refusal(
+            "a mark 'match=<regular expression> block=<rows>x<columns> density=<share>'", text
         )
     return mark
 
@@ -462,10 +493,10 @@ def _require_apart(model: torch.nn.Module, replaced: Sequence[Any]) -> None:
     for path, module in model.named_modules():
         for name, parameter in module.named_parameters(recurse=False):
             if id(parameter) in weights and id(module) not in modules:
+                shown = _given.shown(f"{path}.{name}".lstrip("."))
                 raise StepError(
-                    "expected weights that only linear layers share, but got"
-                    f" '{f'{path}.{name}'.lstrip('.')}', which another module has, too: leave it"
-                    " out of the marks, or untie it first"
+                    f"expected weights that only linear layers share, but got {shown}, which"
+                    " another module has, too: leave it out of the marks, or untie it first"
                 )
 
 
@@ -507,6 +538,9 @@ def update_patterns(
       StepError: the model has no layers, an optimizer does not hold their weights, ranks
         have different patterns, or rigl has no gradients.
     """
+    if isinstance(method, Method):
+        drop = _given.share("drop", drop)
+    seed = _given.seed(seed)
     layers = _updates.trained(model)
     optimizers = _updates.optimizers_of(layers, optimizer)
     due: Due
@@ -535,7 +569,8 @@ def keep_gradients(model: torch.nn.Module, on: bool = True) -> None:
     `rigl` and methods with `needs_scores` make the norms of all blocks' gradients of them.
     They are copies. Of several backward passes (micro-batches) all count.
     """
-    for module in model.modules():
+    on = _given.flag("on", on)
+    for module in _updates.require_model(model).modules():
         if isinstance(module, Linear):
             _updates.keep(module, on)
 
@@ -543,7 +578,8 @@ def keep_gradients(model: torch.nn.Module, on: bool = True) -> None:
 def broadcast_patterns(model: torch.nn.Module) -> None:
     """Gives the layers of a model the patterns of rank 0, of `torch.distributed`'s default
     group. DDP does so by itself when it is made."""
-    _updates.broadcast({n: m for n, m in model.named_modules() if isinstance(m, Linear)})
+    modules = _updates.require_model(model).named_modules()
+    _updates.broadcast({n: m for n, m in modules if isinstance(m, Linear)})
 
 
 def marks_of(model: torch.nn.Module) -> list[str]:
@@ -557,9 +593,11 @@ def marks_of(model: torch.nn.Module) -> list[str]:
         step = sparse_opt.compile(export, marks, pattern="largest")
     """
     marks = []
-    for name, layer in model.named_modules():
+    for name, layer in _updates.require_model(model).named_modules():
         if isinstance(layer, Linear):
-            escaped = re.sub(r"([][.*+?^${}()|\\])", r"\\\1", f"{name}.weight".lstrip("."))
+            weight = _given.name(f"{name}.weight".lstrip("."))
+            # A space would end the expression.
+            escaped = re.sub(r"([][.*+?^${}()|\\])", r"\\\1", weight).replace(" ", ".")
             rows, cols = layer.block
             marks.append(f"match=^{escaped}$ block={rows}x{cols} density={layer.density!r}")
     return marks
@@ -568,11 +606,21 @@ def marks_of(model: torch.nn.Module) -> list[str]:
 def densify(model: torch.nn.Module) -> torch.nn.Module:
     """Puts the dense layers with the same numbers (`torch.nn.Linear`, or the `Conv1D` that
     was there) in place of block-sparse ones, in place, and returns the model; or the dense
-    layer, of a layer."""
+    layer, of a layer.
+
+    Raises:
+      StepError: a layer with hooks or a parametrization, which would be lost.
+    """
+    modules = list(_updates.require_model(model).named_modules(remove_duplicate=False))
+    for path, module in modules:
+        if isinstance(module, Linear):
+            weight = _given.name(f"{path}.weight".lstrip("."))
+            _updates.require_parameter(weight, module)
+            _require_no_hooks(weight, module, "densify")
     if isinstance(model, Linear):
         return _dense(model)
     made: dict[int, torch.nn.Module] = {}
-    for _, module in list(model.named_modules(remove_duplicate=False)):
+    for _, module in modules:
         for name, child in list(module._modules.items()):
             if isinstance(child, Linear):
                 if id(child) not in made:

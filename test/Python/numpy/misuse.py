@@ -84,7 +84,7 @@ changes(step.load_native_state, native)
 # Gradual pruning leaves floor(16 d + 1/2) blocks, and at least one.
 
 # CHECK: left [3, 1, 1]
-# CHECK-NEXT: expected a density from 0 to 1, but got 2
+# CHECK-NEXT: expected density to be a number from 0 to 1, but got 2
 left = []
 for density in (2.5 / 16, 0.01, 0.0):
     step.update_patterns(method="gmp", density=density)

@@ -182,14 +182,14 @@ refuse(lambda: Group.of({"sparsty": 3}))
 refuse(lambda: Sparsity(step, {"every": 3, "update": {"freq": 2}}, steps=10))
 # CHECK: expected 'a' to have slots for 91 blocks, but got 86: compile the step with --mark="match=^a$ block=2x2 density=0.9479166666666666" --mark="match=^b$ block=2x2 density=0.9375" in front of other marks
 refuse(lambda: Sparsity(step, Group(density=0.95), steps=10))
-# CHECK: expected steps and a count of at least 0, but got -1 and 2
+# CHECK: expected steps to be an integer from 0, but got -1
 refuse(lambda: Sparsity(step, Group(), steps=-1))
 
 # What the runtime does not see.
 
 # CHECK: expected configuration key 'sparsity.file' to be left out for init largest, since the program has the weights, but got 'x'
 refuse(lambda: Sparsity(step, Group(init="largest", file=pathlib.Path("x")), steps=10))
-# CHECK: expected texts, numbers, booleans and dictionaries in a group, but got a Pattern
+# CHECK: expected texts, numbers, booleans and dictionaries in a group, but got a Pattern as 'match'
 refuse(lambda: Sparsity(step, Group(match=re.compile("a")), steps=10))
 # CHECK: expected text in a group to be UTF-8, but got 'a\udcff'
 refuse(lambda: Sparsity(step, Group(file="a\udcff"), steps=10))

@@ -185,7 +185,7 @@ refuse(sparse_opt.compile, TEXT, "match=w$")
 # CHECK: expected what sparse_opt.torch.export or sparse_opt.jax.export returned, but got a function
 refuse(sparse_opt.compile, refuse)
 
-# CHECK: expected a seed that is an integer, but got 'one'
+# CHECK: expected seed to be an integer from 0, but got 'one'
 refuse(sparse_opt.compile, TEXT, seed="one")
 
 # CHECK: Unknown command line argument '--fast'

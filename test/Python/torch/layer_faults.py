@@ -12,6 +12,7 @@ from refusals import refuse
 from sparse_opt import Group
 from sparse_opt.torch import nn
 from torch.autograd import forward_ad
+from torch.nn.utils import prune
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
@@ -184,3 +185,76 @@ refuse(nn.sparsify, model, "match=0 block=8x8 density=.5", pattern={"typo": 1})
 model[0].weight.register_post_accumulate_grad_hook(print)
 # CHECK: expected a layer without hooks to replace, but got some on that of '0.weight'
 refuse(nn.sparsify, model, "match=0 block=8x8 density=.5")
+
+# Hooks of layers of blocks would be lost as well; those of a bias go with it.
+model = torch.nn.Sequential(nn.Linear(32, 32, block=8), nn.Linear(32, 32, block=8))
+handle = model[1].register_forward_pre_hook(print)
+# CHECK: expected a layer without hooks to replace, but got some on that of '1.weight': register them after densify
+refuse(nn.densify, model)
+handle.remove()
+handle = model[1].weight.register_hook(print)
+# CHECK-NEXT: expected a layer without hooks to replace, but got some on that of '1.weight': register them after densify
+# CHECK-NEXT: expected a layer without hooks to replace, but got some on that of 'weight': register them after densify
+refuse(nn.densify, model)
+refuse(nn.densify, model[1])
+assert all(type(module) is nn.Linear for module in model)
+handle.remove()
+seen = []
+model[1].bias.register_hook(seen.append)
+nn.keep_gradients(model)
+nn.densify(model)(torch.randn(2, 32)).sum().backward()
+assert len(seen) == 1 and type(model[1]) is torch.nn.Linear
+
+# Weights that are made of others in front of each call.
+utilities = torch.nn.utils
+KINDS = [
+    utilities.parametrizations.weight_norm, utilities.parametrizations.spectral_norm,
+    utilities.parametrizations.orthogonal, utilities.weight_norm, utilities.spectral_norm,
+    lambda layer: prune.l1_unstructured(layer, "weight", 0.5), lambda layer: prune.identity(layer, "weight"),
+]  # fmt: skip
+# CHECK-COUNT-7: expected '0.weight' to be a plain parameter, but got weight_norm, spectral_norm, pruning or another parametrization of that layer: take it away first, as by torch.nn.utils.parametrize.remove_parametrizations or prune.remove
+for kind in KINDS:
+    model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Linear(32, 32))
+    kind(model[0])
+    refuse(nn.sparsify, model, "match=weight block=8x8")
+    assert type(model[1]) is torch.nn.Linear
+# One that no mark is about stays.
+model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.Linear(32, 32))
+utilities.parametrizations.weight_norm(model[0])
+assert type(nn.sparsify(model, "match=^1 block=8x8")[1]) is nn.Linear
+# CHECK-COUNT-12: expected '0.weight' to be a plain parameter, but got weight_norm
+for kind in KINDS:
+    if kind is utilities.parametrizations.orthogonal:
+        continue
+    model = torch.nn.Sequential(nn.Linear(32, 32, block=8, density=0.5))
+    kind(model[0])
+    refuse(nn.densify, model)
+    with torch.no_grad():
+        model(torch.zeros(1, 32))
+    refuse(nn.update_patterns, model, sgd(model))
+
+# Names in one line; marks have them without spaces.
+model = torch.nn.Module()
+model.add_module("a\nb", torch.nn.Linear(32, 32))
+# CHECK: expected names of layers without control characters, but got 'a\nb.weight'
+refuse(nn.sparsify, model, "match=weight block=8x8")
+model.add_module("a\nb", nn.Linear(32, 32, block=8))
+# CHECK-NEXT: expected names of layers without control characters, but got 'a\nb.weight'
+# CHECK-NEXT: expected names of layers without control characters, but got 'a\nb.weight'
+# CHECK-NEXT: expected names of layers without control characters, but got 'a\nb.weight'
+# CHECK-NEXT: expected names of layers without control characters, but got 'a\nb.weight'
+refuse(nn.marks_of, model)
+refuse(nn.densify, model)
+refuse(nn.update_patterns, model, sgd(model))
+refuse(nn.Sparsity, model, sgd(model), Group(), steps=3)
+tied = torch.nn.ModuleDict({"a\tb": torch.nn.Embedding(32, 32), "head": torch.nn.Linear(32, 32)})
+tied["head"].weight = tied["a\tb"].weight
+# CHECK-NEXT: expected weights that only linear layers share, but got 'a\tb.weight', which another module has
+refuse(nn.sparsify, tied, "match=head block=8x8")
+names = ["a b", 'c"d', "e\\f", "\u00fc\u4e2d", "x(y)[z]"]
+model = torch.nn.ModuleDict({name: nn.Linear(32, 32, block=8, density=0.5) for name in names})
+marks, dense = nn.marks_of(model), nn.densify(copy.deepcopy(model))
+assert not any(" " in mark.split(" block=")[0] for mark in marks)
+again = nn.sparsify(dense, marks, "largest")
+assert all(torch.equal(again[name].mask(), model[name].mask()) for name in names)
+assert nn.update_patterns(model, sgd(model), 0.5) == 5 * 4
