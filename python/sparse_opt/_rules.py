@@ -138,6 +138,9 @@ class Rules:
             for keys, (_, own) in zip(resolved, described)
         ]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rules, (self.groups,)
+
     def named(self) -> Iterator[tuple[str, Group]]:
         """Yields the groups with what messages call them."""
         for i, group in enumerate(self.groups):
@@ -190,7 +193,7 @@ class Updates:
 
     def __init__(self, rules: Rules, steps: int, weights: Sequence[Member]) -> None:
         steps = _given.integer("steps", steps, 0, 2**63 - 1)
-        self._weights = weights
+        self._rules, self._steps, self._weights = rules, steps, weights
         self._handle = ctypes.c_void_p()
         runtime = library()
         self._destroy = runtime.bsr_updates_destroy
@@ -224,6 +227,9 @@ class Updates:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self._destroy(self._handle)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Updates, (self._rules, self._steps, self._weights)
 
     def due(self, step: int) -> Iterator[tuple[Member, PatternUpdate]]:
         """Yields the weights that are updated after `step` steps, and how each is."""

@@ -43,6 +43,8 @@ class Sparsity:
       groups: the groups with all keys.
       done: how many steps were made.
 
+    A copy has copies of model and optimizers: copy or pickle the three together.
+
     Raises:
       StepError: a value is none of its key, a group matches no weight or has `init` or
         `file`, or a layer does not begin with as many blocks as its group says.
@@ -137,6 +139,13 @@ class Sparsity:
             method.load_state_dict(own)
         self.done = done
         self._keep()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Goes on as a copy, which has a model and optimizers of its own."""
+        vars(self).update(state)
+        # What a model has in an attribute is copied before the model is.
+        if vars(self._model):
+            self._keep()
 
     def _methods(self) -> list[Method]:
         found = [g.method for g in self.groups if isinstance(g.method, Method)]

@@ -5,8 +5,10 @@
 # RUN: rm -rf %t && env SPARSE_OPT_CACHE=%t/cache %python -u %s 2>&1 | FileCheck %s --implicit-check-not=accepted
 
 import copy
+import pickle
 import warnings
 
+import sparse_opt
 import torch
 from refusals import refuse
 from sparse_opt import Group
@@ -258,3 +260,50 @@ assert not any(" " in mark.split(" block=")[0] for mark in marks)
 again = nn.sparsify(dense, marks, "largest")
 assert all(torch.equal(again[name].mask(), model[name].mask()) for name in names)
 assert nn.update_patterns(model, sgd(model), 0.5) == 5 * 4
+
+
+class Mine(sparse_opt.Method):
+    """SET that counts its updates."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def grow(self, weight, count):
+        self.calls += 1
+        return weight.random(count)
+
+
+def stepped(model, optimizer, sparsity, steps):
+    """How many blocks each of some steps prunes."""
+    pruned = []
+    for step in steps:
+        model(torch.randn(8, 32, generator=torch.Generator().manual_seed(step))).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        pruned.append(sparsity.update())
+    return pruned
+
+
+# Copies of a model, its optimizer and the schedule go on as these do, and leave them alone; here with gradients that the
+# next update scores blocks by.
+model = torch.nn.Sequential(*(nn.Linear(32, 32, block=8, density=0.5) for _ in range(2)))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+groups = [
+    Group(match="^0", method="rigl", every=2, drop=0.5, schedule="constant"),
+    Group(match="^1", method=Mine(), every=3, drop=0.5, schedule="constant"),
+]
+parts = model, optimizer, nn.Sparsity(model, optimizer, groups, steps=20, seed=5)
+assert stepped(*parts, range(5)) == [0, 4, 4, 4, 0]
+copies = [copy.deepcopy(parts), pickle.loads(pickle.dumps(parts))]
+pruned = stepped(*parts, range(5, 12))
+assert sum(map(bool, pruned)) == 5, pruned
+for others in copies:
+    methods = [group.method for group in others[2].groups]
+    assert others[2].done == 5 and methods[1].calls == 1 and methods[1] is not groups[1].method
+    assert stepped(*others, range(5, 12)) == pruned and methods[1].calls == groups[1].method.calls == 4
+    assert all(torch.equal(a, b) for a, b in zip(others[0].state_dict().values(), model.state_dict().values()))
+# A model may have its schedule in an attribute.
+model.sparsity = parts[2]
+other = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+assert other.sparsity._model is other and other.sparsity.done == 12
+print("copies")  # CHECK: copies
