@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,11 +111,14 @@ def target_of(device: Any) -> str:
     return _library.target(device)
 
 
-def require_marks(weights: Iterable[_marks.Weight], marks: Sequence[str]) -> None:
+def require_marks(
+    weights: Iterable[_marks.Weight], marks: Sequence[str], taken: Collection[str] = ()
+) -> None:
     """Raises `ExportError` for marks that no step with these weights takes, by their
-    names, shapes and types alone."""
+    names, shapes and types alone; those that are `taken` have marks."""
     try:
         _require_list(marks)
+        _marks.require_apart(taken, marks)
         weights = list(weights)
         if marks and not weights:
             raise StepError(_NO_WEIGHTS)
@@ -145,8 +148,9 @@ def _require_list(marks: Any) -> None:
 
 
 def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
-    """Returns marks that match only what they fit, those of the export for None; raises
-    `StepError` for what is no export, no marks or no seed."""
+    """Returns marks that match only what they fit, those of the export for None, and in
+    front of them those of its layers; raises `StepError` for what is no export, no marks or
+    no seed."""
     require_text(export)
     if marks is None:
         marks = export.marks if isinstance(export, Export) else ()
@@ -154,7 +158,10 @@ def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
     _given.seed(seed)
     if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
         raise StepError(_NO_WEIGHTS)
-    return _marks.fitted(export, marks)
+    program = export.program if isinstance(export, Export) else None
+    taken = program.layers.marks if program and program.layers else {}
+    _marks.require_apart(taken, marks)
+    return [*taken.values(), *_marks.fitted(export, marks)]
 
 
 def is_of_blocks(marks: Sequence[str]) -> bool:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sparse_opt import _say
 from sparse_opt._errors import StepError
@@ -52,6 +53,33 @@ class Mark:
         if len(shape) != 2 or shape[0] * shape[1] == 1:
             return False
         return not (shape[0] % self.rows or shape[1] % self.cols)
+
+
+def text_of(name: str, rows: int, cols: int, density: float) -> str:
+    """Returns the mark of one weight."""
+    # A space would end the expression.
+    escaped = re.sub(r"([][.*+?^${}()|\\])", r"\\\1", name).replace(" ", ".")
+    return f"match=^{escaped}$ block={rows}x{cols} density={density!r}"
+
+
+def require_apart(names: Collection[str], marks: Sequence[str]) -> None:
+    """Raises `StepError` if marks match weights, by name, that lie in blocks already."""
+    for mark in marks:
+        for name in names:
+            if _matches(mark, name):
+                raise StepError(
+                    f"expected marks of weights that no layer has in blocks, but got '{mark}',"
+                    f" which matches '{name}': the step takes over the blocks of layers"
+                )
+
+
+def _matches(mark: Any, name: str) -> bool:
+    """Returns whether a mark is of a weight; one that is none the compiler refuses."""
+    match = re.search(r"(?:^|\s)match=(\S+)", mark) if isinstance(mark, str) else None
+    try:
+        return match is not None and re.search(match[1], name) is not None
+    except re.error:
+        return False
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,61 @@ user's own state and batches, stays with the program that was exported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from sparse_opt import _description, _device_arrays
 from sparse_opt._check import Call, Rerun
+from sparse_opt._description import Blocks, Counters
 from sparse_opt._errors import StepError
 
 Array = np.ndarray[Any, Any]
 
 
+class Write(Protocol):
+    """Takes an array of a state, and of a weight in blocks `row_ptr` and `col_idx`."""
+
+    def __call__(
+        self, name: str, value: Array, blocks: tuple[Array, Array] | None = None, /
+    ) -> None: ...
+
+
+class Source(Protocol):
+    """What a compiled step has, by the names of the exported program."""
+
+    @property
+    def counters(self) -> Counters: ...
+
+    def read(self, name: str) -> Array:
+        """Returns a dense copy of an array."""
+
+    def blocks(self, name: str) -> Blocks:
+        """Returns which blocks of a weight are stored, and where."""
+
+
+class Layers(Protocol):
+    """The weights that a program has in blocks itself, as a compiled step sees them."""
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """What the compiler is told of each, by name."""
+
+    @property
+    def updates(self) -> int:
+        """How often their patterns were updated."""
+
+    def blocks(self) -> Iterable[tuple[str, Array, Array]]:
+        """Returns `row_ptr` and `col_idx` of the blocks that are stored, by name."""
+
+
 class Program(Protocol):
     """A training step of a framework, as a compiled step sees it."""
+
+    @property
+    def layers(self) -> Layers | None:
+        """Its weights in blocks, if it may have any."""
 
     def check(self) -> None:
         """Raises `StepError` if the program has changed since the export."""
@@ -47,13 +88,13 @@ class Program(Protocol):
 
         Those of a run that has `trained`, or else of one that changed nothing."""
 
-    def state(self, read: Callable[[str], Array]) -> Any:
+    def state(self, step: Source) -> Any:
         """Returns the state in the user's form."""
 
-    def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+    def load_state(self, state: Any, write: Write) -> None:
         """Takes a state apart that `state` has put together."""
 
-    def store(self, read: Callable[[str], Array]) -> None:
+    def store(self, step: Source) -> None:
         """Copies the state into the program's own objects, if it has any."""
 
     def rerun(self, call: Call) -> Rerun | None:
@@ -80,6 +121,8 @@ class Export(str):
 
 class NamedArrays:
     """The program of a step that came as text: everything goes by name."""
+
+    layers: Layers | None = None
 
     def __init__(self, carried: Sequence[str]) -> None:
         self._carried = carried
@@ -114,14 +157,14 @@ class NamedArrays:
         values = tuple(a.copy()[()] for a in arrays)
         return values[0] if len(values) == 1 else values
 
-    def state(self, read: Callable[[str], Array]) -> dict[str, Array]:
-        return {name: read(name) for name in self._carried}
+    def state(self, step: Source) -> dict[str, Array]:
+        return {name: step.read(name) for name in self._carried}
 
-    def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+    def load_state(self, state: Any, write: Write) -> None:
         for name, value in state.items():
             write(name, np.asarray(_description.plain(name, value)))
 
-    def store(self, read: Callable[[str], Array]) -> None:
+    def store(self, step: Source) -> None:
         raise StepError(
             "expected a program with objects of its own, but got text: use"
             " state_dict()"

@@ -184,6 +184,16 @@ class Member:
     file: str = ""
 
 
+def require_first(member: Member, stored: int) -> None:
+    """Raises `StepError` if the weight of a layer has another number of blocks than it is to
+    begin with."""
+    if member.first != stored:
+        raise StepError(
+            f"expected '{member.pattern.name}' to begin with {member.first} blocks, as its"
+            f" group says, but got {stored}: give sparsify that density"
+        )
+
+
 class Updates:
     """The updates of a run of some steps by rules.
 

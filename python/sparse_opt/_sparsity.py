@@ -21,7 +21,7 @@ from sparse_opt._errors import StepError
 from sparse_opt._exclusive import Use, exclusive
 from sparse_opt._library import PatternUpdate
 from sparse_opt._method import Method
-from sparse_opt._rules import Group, Groups, Member, Rules, Updates
+from sparse_opt._rules import Group, Groups, Member, Rules, Updates, require_first
 
 if TYPE_CHECKING:
     from sparse_opt._step import Step
@@ -44,6 +44,8 @@ class Sparsity:
       steps: how many steps the run has: schedules are over them.
       accumulate: how many calls of the step are one training step. A step that was
         exported with `accumulate=True` says so itself, by its calls with `apply=True`.
+      done: how many training steps the run had made before this step was compiled, as
+        those by layers (`nn.Sparsity.done`).
 
     Raises:
       StepError: a value is none of its key, a group matches no weight, or the step was
@@ -57,10 +59,11 @@ class Sparsity:
         *,
         steps: int,
         accumulate: int = 1,
+        done: int = 0,
     ) -> None:
         rules = Rules(groups)
         self.groups = rules.groups
-        self._step, self._accumulate = step, accumulate
+        self._step, self._accumulate, self._done = step, accumulate, done
         self._updated = -1
         self._before: int | None = None  # training steps of the run that was loaded
         for name, group in rules.named():
@@ -92,10 +95,10 @@ class Sparsity:
         if self._step._sums:
             before = self._before
             if before is None:
-                before = self._step._loaded_runs // self._accumulate
+                before = self._done + self._step._loaded_runs // self._accumulate
             return before + self._step._applied_runs + more, self._step._is_applied
         step, rest = divmod(int(self._step.counters.steps) + more, self._accumulate)
-        return step, not rest
+        return self._done + step, not rest
 
     @property
     def needs_scores(self) -> bool:
@@ -201,6 +204,9 @@ class Sparsity:
     def _initialize(self, member: Member) -> None:
         """Makes the first pattern of a weight, and gives it the program's values."""
         group, pattern, step = member.group, member.pattern, self._step
+        if pattern.name in step._of_layers:
+            require_first(member, len(step.blocks(pattern.name).slot))
+            return
         values = step._first_values(pattern.name)
         if group.init == "file":
             step._session.read_pattern(pattern, member.file)

@@ -53,7 +53,7 @@ def compile(
     Args:
       export: what `sparse_opt.torch.export` or `sparse_opt.jax.export` returned;
         or the text of a step, whose arrays then go by name.
-      marks: which weights are block-sparse, as the options of the pass
+      marks: which dense weights are block-sparse, as the options of the pass
         `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`; by default those
         that the export was given. The first that matches a name counts. `"attention=. window=3 global=1 block=64x64"` has
         attention computed on such blocks of queries by keys alone.
@@ -65,7 +65,7 @@ def compile(
       pattern: which blocks are stored at first: `random` ones, those of the
         `largest` L1 norms, or those that the program's own `mask` keeps, of weights
         marked with `mask=<names>`. By default random ones, with a warning if that
-        drops what is not zero.
+        drops what is not zero. Those of block-sparse layers are the layers' own.
       library: where to keep the shared library; by default it is not kept.
       options: further options of `sparse-compile`.
       comm: `MPI.COMM_WORLD` of mpi4py, or `"mpi"` without it, to train with all
@@ -441,20 +441,30 @@ class Step(Values):
 
         For PyTorch the model's `state_dict`, for JAX the arguments of the step
         that are its state, for text all carried arrays by name. Weights are
-        dense, with zeros where no block is stored.
+        dense, with zeros where no block is stored; those of block-sparse layers are
+        their blocks, with their patterns.
         """
-        return self._program.state(self.read)
+        return self._program.state(self)
 
     @exclusive
     def load_state_dict(self, state: Any) -> None:
         """Takes what `state_dict` returns.
 
-        The patterns stay as they are, but for masks in the state, which they become.
-        Nothing changes if there is an error.
+        The patterns stay as they are, but for masks in the state, and the patterns of
+        layers, which they become. Nothing changes if there is an error.
         """
         values: list[tuple[str, Array]] = []
-        self._program.load_state(state, lambda *value: values.append(value))
-        self._write_all(values)
+        patterns: dict[str, tuple[Array, Array]] = {}
+
+        def write(
+            name: str, value: Array, blocks: tuple[Array, Array] | None = None
+        ) -> None:
+            values.append((name, value))
+            if blocks is not None:
+                patterns[name] = blocks
+
+        self._program.load_state(state, write)
+        self._write_all(values, patterns)
 
     @exclusive
     def store(self) -> None:
@@ -463,7 +473,7 @@ class Step(Values):
         Those of PyTorch, which then go on, or are saved, as if they had been
         trained themselves.
         """
-        self._program.store(self.read)
+        self._program.store(self)
 
     @exclusive
     def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:

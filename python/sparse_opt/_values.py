@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Literal
 
 import numpy as np
@@ -99,8 +99,12 @@ class Values:
         """
         self._write_all([(name, value)])
 
-    def _write_all(self, values: Iterable[tuple[str, Array]]) -> None:
-        """Writes dense arrays as `write` does, all or none."""
+    def _write_all(
+        self,
+        values: Iterable[tuple[str, Array]],
+        patterns: Mapping[str, tuple[Array, Array]] = {},
+    ) -> None:
+        """Writes dense arrays as `write` does, all or none, and patterns before them."""
         parts = [
             part
             for name, value in values
@@ -108,11 +112,23 @@ class Values:
         ]
         for name, entries in parts:
             self._check_dense(name, entries)
+        for name, (row_ptr, col_idx) in patterns.items():
+            self._session.check_blocks(self._pattern(name), row_ptr, col_idx)
+        for name, (row_ptr, col_idx) in patterns.items():
+            self._move_blocks(self._pattern(name), row_ptr, col_idx)
         # Weights lie in the blocks that their masks keep.
         for are_masks in (True, False):
             for name, entries in parts:
                 if (name in self._masks) == are_masks:
                     self._write_dense(name, entries)
+
+    def _move_blocks(self, pattern: Pattern, row_ptr: Array, col_idx: Array) -> None:
+        """Makes these blocks the stored ones; what is kept of a block goes with it."""
+        kept = [b for b in self.buffers.values() if b.kind == "values"]
+        dense = {b.name: self._read(b.name) for b in kept if b.pattern == pattern.index}
+        self._session.set_blocks(pattern, row_ptr, col_idx, None)
+        for name, value in dense.items():
+            self._write_dense(name, value)
 
     def _check_dense(self, name: str, value: Array) -> None:
         """Raises `StepError` for what `_write_dense` does not take."""
@@ -171,7 +187,7 @@ class Values:
     def _keep_patterns(self, patterns: Mapping[str, Blocks]) -> None:
         """Goes on with the patterns of another step where the program's weights, which
         it has trained, are zero off them."""
-        own = {name for name, p in self.patterns.items() if not p.is_static}
+        own = {n for n, p in self.patterns.items() if not p.is_static} - self._of_layers
         if not (kept := own & set(patterns)):
             return
         values = {
@@ -281,6 +297,8 @@ class Values:
         }
         if choice == "largest":
             for pattern in self._step.patterns:
+                if pattern.name in self._of_layers:
+                    continue
                 dense = values.get(pattern.name)
                 if dense is None:
                     raise StepError(
@@ -296,11 +314,21 @@ class Values:
                 for part, entries in self._split(name, value)
             }
             self._take_masks({**examples, **values})
+        if layers := self._program.layers:
+            for name, row_ptr, col_idx in layers.blocks():
+                self.set_blocks(name, row_ptr, col_idx)
+            self._session.count_updates(layers.updates)
         for name, value in values.items():
             if name in self.buffers:
                 self._write_dense(name, value)
         if choice is None:
             self._warn_of_dropped(values)
+
+    @property
+    def _of_layers(self) -> Set[str]:
+        """The weights that layers of the program have in blocks."""
+        layers = self._program.layers
+        return layers.marks.keys() if layers else set()
 
     def _first_values(self, name: str) -> Array | None:
         """Returns what the program has for a weight before the first step."""
@@ -351,7 +379,7 @@ class Values:
         """Makes the masks that the program has the patterns."""
         for pattern in self._step.patterns:
             found = [m for m in pattern.masks if m.name in values]
-            if not found and not pattern.is_static:
+            if not found and not pattern.is_static and pattern.name not in self._of_layers:
                 raise StepError(
                     f"expected a mask of '{pattern.name}' with values to take its"
                     " pattern from, but got none: mark it with mask=<names of masks>"

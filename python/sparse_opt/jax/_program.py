@@ -14,7 +14,7 @@ from jax import tree_util
 
 from sparse_opt._check import Call, Rerun, Unchecked
 from sparse_opt._errors import StepError
-from sparse_opt._program import Array
+from sparse_opt._program import Array, Layers, Source, Write
 from sparse_opt.jax import _checks
 from sparse_opt.jax._arrays import memory, shown
 
@@ -30,6 +30,7 @@ class JaxProgram:
       roles: the roles of its arguments, by name.
     """
 
+    layers: Layers | None = None
     _beside: Beside | None = None
 
     def __init__(
@@ -93,9 +94,9 @@ class JaxProgram:
         results = tree_util.tree_unflatten(structure, leaves)
         return results[0] if len(results) == 1 else results
 
-    def state(self, read: Callable[[str], Array]) -> Any:
+    def state(self, step: Source) -> Any:
         leaves = [
-            shown(read(name), leaf)
+            shown(step.read(name), leaf)
             for name, leaf in zip(
                 self._state_names, tree_util.tree_leaves(self._carried)
             )
@@ -104,7 +105,7 @@ class JaxProgram:
         state = tree_util.tree_unflatten(structure, leaves)
         return state[0] if len(state) == 1 else state
 
-    def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+    def load_state(self, state: Any, write: Write) -> None:
         whole = (state,) if len(self._carried) == 1 else tuple(state)
         if other := _checks.difference(self._carried, whole, self._state_roots):
             raise StepError(f"expected a state like the exported one, but got {other}")
@@ -147,7 +148,7 @@ class JaxProgram:
     def forget(self) -> None:
         self._beside = None
 
-    def store(self, read: Callable[[str], Array]) -> None:
+    def store(self, step: Source) -> None:
         raise StepError(
             "expected a program with objects of its own, but got a function: use"
             " state_dict()"

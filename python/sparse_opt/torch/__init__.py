@@ -53,7 +53,8 @@ def export(
     """Returns the MLIR text of one training step.
 
     The step is run on tensors without values. The model, the optimizer
-    and the batch are left as they are. Numbers that are no tensors (options of
+    and the batch are left as they are. Block-sparse layers (`sparse_opt.torch.nn`) are taken
+    over with their blocks, and with what the optimizer keeps of them. Numbers that are no tensors (options of
     the optimizer, flags in the batch) become constants, except for learning
     rates: the first group's is the argument `lr`, the others keep their ratio to
     it. Dropout becomes a hash of the argument `seed`. Other optimizers that the step
@@ -80,8 +81,8 @@ def export(
       scheduled: names of options of the optimizer that the loop changes between steps,
         as `weight_decay`: they are read before each step, as the rate is. Those that a
         scheduler moves which is there at the export (OneCycleLR, CyclicLR) need no name.
-      marks: those that `compile` is to be given, and takes by default. Wrong ones are an
-        error before anything is traced.
+      marks: those that `compile` is to be given, and takes by default, of weights that no
+        layer has in blocks. Wrong ones are an error before anything is traced.
 
     Returns:
       A module with the public function `step`. It needs no dialect but those
@@ -89,7 +90,9 @@ def export(
 
     Raises:
       ExportError: the step depends on data, or it does something that has no
-        form in `linalg`; the message names the line and what to do instead.
+        form in `linalg`; the message names the line and what to do instead. Or an
+        optimizer sees more of a layer's weight than single entries, or the model is one of
+        DDP or FSDP with layers.
     """
     _versions.load("torch", _TESTED, _LEANING)
     from sparse_opt.torch import (
@@ -99,25 +102,28 @@ def export(
         _linalg,
         _optimizers,
         _program,
+        _upgrade,
     )
 
     _arguments.require_program(train_step, model, optimizer, batch)
     _optimizers.require_no_windows(optimizer)
-    if marks:
-        _compiler.require_marks(_arguments.weights_of(model), marks)
-    with torch.inference_mode(False), torch.enable_grad(), _effects.nothing_kept():
-        captured = _capture.capture(
-            train_step, model, optimizer, batch, accumulate, scheduled
-        )
-    with torch.inference_mode(False), torch.enable_grad():
+    layers = _upgrade.Layers(model)
+    with torch.inference_mode(False), torch.enable_grad(), layers.dense():
+        if marks:
+            weights = _arguments.weights_of(model)
+            _compiler.require_marks(weights, marks, layers.marks)
+        with _effects.nothing_kept():
+            captured = _capture.capture(
+                train_step, model, optimizer, batch, accumulate, scheduled
+            )
         _capture.require_alike(captured)
-    rules = {}
-    for argument in captured.arguments:
-        rule = _init(argument.name, argument.role, argument.value, inits or {})
-        if rule:
-            rules[argument.name] = rule
-    text = _linalg.lower(captured, rules, locations)
-    program = _program.TorchProgram(model, batch, captured, train_step)
+        rules = {}
+        for argument in captured.arguments:
+            rule = _init(argument.name, argument.role, argument.value, inits or {})
+            if rule:
+                rules[argument.name] = rule
+        text = _linalg.lower(captured, rules, locations)
+    program = _program.TorchProgram(model, batch, captured, layers, train_step)
     return Export.of(text, program, marks)
 
 
@@ -147,15 +153,24 @@ def export_function(
       ExportError: as `export` does; or the function changes the model.
     """
     _versions.load("torch", _TESTED, _LEANING)
-    from sparse_opt.torch import _arguments, _capture, _effects, _linalg, _program
+    from sparse_opt.torch import (
+        _arguments,
+        _capture,
+        _effects,
+        _linalg,
+        _program,
+        _upgrade,
+    )
 
-    _arguments.require_dense(model)
-    with torch.inference_mode(False), _effects.nothing_kept():
-        captured = _capture.capture_function(function, model, batch, training)
-    with torch.inference_mode(False), _capture.in_mode(model, training):
-        _capture.require_alike(captured)
-    text = _linalg.lower(captured, {}, locations)
-    program = _program.TorchFunction(model, batch, captured)
+    _arguments.require_function(function, model, batch)
+    layers = _upgrade.Layers(model)
+    with torch.inference_mode(False), layers.dense():
+        with _effects.nothing_kept():
+            captured = _capture.capture_function(function, model, batch, training)
+        with _capture.in_mode(model, training):
+            _capture.require_alike(captured)
+        text = _linalg.lower(captured, {}, locations)
+    program = _program.TorchFunction(model, batch, captured, layers)
     return Export.of(text, program)
 
 

@@ -178,20 +178,6 @@ def _aliases(model: torch.nn.Module) -> dict[str, list[str]]:
     return aliases
 
 
-def require_dense(model: Any) -> None:
-    """Raises `ExportError` for block-sparse layers, which a whole step has by marks."""
-    from sparse_opt.torch.nn import Linear
-
-    is_module = isinstance(model, torch.nn.Module)  # What is none is refused elsewhere.
-    for name, module in model.named_modules() if is_module else ():
-        if isinstance(module, Linear):
-            raise ExportError(
-                f"expected dense layers, but got the block-sparse one '{name}': take"
-                " marks = nn.marks_of(model), then nn.densify(model), and give"
-                ' compile(export, marks, pattern="largest") their blocks'
-            )
-
-
 def require_program(
     train_step: Any, model: Any, optimizer: Any, batch: Any
 ) -> None:
@@ -210,7 +196,6 @@ def require_program(
                 f"expected {expected}, but got {_named(value)}: export(train_step,"
                 " model, optimizer, batch)"
             )
-    require_dense(model)
     for name, p in model.named_parameters():
         if torch.nn.parameter.is_lazy(p):
             raise ExportError(

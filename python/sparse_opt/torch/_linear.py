@@ -47,6 +47,37 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
 }  # fmt: skip
 
+
+def tiles(dense: Tensor, block: tuple[int, int]) -> Tensor:
+    """Returns a matrix as [block rows, block columns, rows, columns]."""
+    rows, cols = dense.shape
+    parts = dense.reshape(rows // block[0], block[0], cols // block[1], block[1])
+    return parts.transpose(1, 2)
+
+
+def places(matrix: Matrix, pattern: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the slots that have a block, and the block row and column of each."""
+    rows, cols = matrix.blocks_of(pattern.numpy())
+    slots = np.flatnonzero(rows >= 0)
+    return torch.from_numpy(slots), torch.from_numpy(rows[slots]), torch.from_numpy(cols[slots])
+
+
+def spread(matrix: Matrix, pattern: Tensor, values: Tensor, rest: float = 0.0) -> Tensor:
+    """Returns the dense matrix of blocks, with `rest` where none is stored."""
+    blocks = values.new_full((*matrix.grid, matrix.block_rows, matrix.block_cols), rest)
+    slots, rows, cols = places(matrix, pattern)
+    blocks[rows, cols] = values[slots]
+    return blocks.transpose(1, 2).reshape(matrix.rows, matrix.cols)
+
+
+def gather(matrix: Matrix, pattern: Tensor, dense: Tensor) -> Tensor:
+    """Returns the stored blocks of a dense matrix; slots without a block have zeros."""
+    values = dense.new_zeros(matrix.slots, matrix.block_rows, matrix.block_cols)
+    slots, rows, cols = places(matrix, pattern)
+    values[slots] = tiles(dense, (matrix.block_rows, matrix.block_cols))[rows, cols]
+    return values
+
+
 # The versions of the patterns that were found right, by their addresses.
 _CHECKED: dict[int, tuple[int, int]] = {}
 
@@ -82,6 +113,16 @@ def threads() -> Threads:
 def _threads(count: int) -> Threads:
     library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
     return Threads(count, _products.callers_threads(str(library)))
+
+
+def require_own(name: str, matrix: Matrix, pattern: Tensor) -> None:
+    """Raises `StepError` for a pattern that a weight cannot have."""
+    if reason := matrix.obstacle(pattern.numpy()):
+        raise StepError(
+            f"expected the pattern of '{name}', {matrix.rows}x{matrix.cols} in blocks of"
+            f" {matrix.block_rows}x{matrix.block_cols}, but got {reason}: the state is of"
+            " another layer"
+        )
 
 
 def _flat(tensor: Tensor) -> Tensor:

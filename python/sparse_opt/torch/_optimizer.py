@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from sparse_opt import _source
 from sparse_opt._errors import ExportError, StepError
-from sparse_opt.torch import _effects
+from sparse_opt.torch import _effects, _upgrade
 from sparse_opt.torch._optimizers import Optimizers, parameter_names
 
 # State by the name of a parameter and the key of the optimizer.
@@ -97,13 +97,14 @@ def initial_state(model: torch.nn.Module, optimizers: Optimizers) -> State:
     Optimizers create their state in their first step. A copy of that step runs
     with gradients of zero; what it first assigns is the initial state. The
     update functions of `torch.optim` are left out of it, for they create
-    momentum from a gradient. Nothing of the user's is changed.
+    momentum from a gradient. Nothing of the user's is changed. State of layers
+    whose weights are dense now is dense, too.
     """
     names = parameter_names(model, optimizers)
     result: State = {}
     for part in optimizers.parts:
         result.update(_initial_state(part, names))
-    return result
+    return _upgrade.dense_state(model, optimizers, result)
 
 
 def _initial_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> State:

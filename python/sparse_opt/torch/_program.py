@@ -11,7 +11,7 @@ import copy
 import functools
 import math
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
-from sparse_opt._program import Array
+from sparse_opt._program import Array, Source, Write
 from sparse_opt._check import Call, Rerun
 from sparse_opt.torch import (
     _arguments,
@@ -30,6 +30,7 @@ from sparse_opt.torch import (
     _optimizer,
     _optimizers,
     _stale,
+    _upgrade,
 )
 from sparse_opt.torch._memory import HELD_AS, NUMPY_OF, from_numpy, to_numpy
 
@@ -42,6 +43,7 @@ class TorchProgram:
         model: torch.nn.Module,
         batch: Any,
         capture: _capture.Capture,
+        layers: _upgrade.Layers,
         train_step: _function.TrainStep | None = None,
     ) -> None:
         optimizers = capture.optimizers
@@ -55,6 +57,8 @@ class TorchProgram:
         _, self._tree = _arguments.flatten(batch)
         # By name alone: their values are the user's, or as large as the model.
         self._names = dict.fromkeys(a.name for a in capture.arguments)
+        self.layers = layers
+        layers.use(self._names)
         self._returns = capture.returns
         self._output_types = capture.output_types
         self._bounds = capture.bounds
@@ -86,13 +90,14 @@ class TorchProgram:
     def values(self) -> Iterable[tuple[str, Array]]:
         self._objects.take()
         tensors: dict[str, torch.Tensor] = {
-            **dict(self._model.named_parameters()),
             **dict(self._model.named_buffers()),
             **_arguments.unsaved_tensors(self._model),
             **_optimizer.counters_of(self._optimizers, self._counters),
             **{n: torch.tensor(v, dtype=torch.float64) for n, v in self._schedule().items()},
         }
-        initial = _optimizer.initial_state(self._model, self._optimizers)
+        with self.layers.dense():
+            tensors |= {name: p.detach() for name, p in self._model.named_parameters()}
+            initial = _optimizer.initial_state(self._model, self._optimizers)
         if self._eager is not None:
             self._eager.note(initial)
         for name, state in initial.items():
@@ -211,7 +216,8 @@ class TorchProgram:
             for (name, exported), leaf in zip(self._leaves, self._leaves_of(call.batch[0]))
         ]
         batch = pytree.tree_unflatten(leaves, self._tree)
-        with self._objects.paused():  # Its weights are those of the step now.
+        # Its weights are those of the step now.
+        with self._objects.paused(), self.layers.dense():
             return self._eager.run(call, batch)
 
     def forget(self) -> None:
@@ -225,14 +231,11 @@ class TorchProgram:
         ]
         return pytree.tree_unflatten(tensors, self._returns)
 
-    def state(self, read: Callable[[str], Array]) -> dict[str, Any]:
+    def state(self, step: Source) -> dict[str, Any]:
         """Returns the model's `state_dict`, made of the step's values: its hooks may give
         them other names and forms."""
         self._objects.current()  # The caller has the weights.
-        values = {
-            name: from_numpy(read(name), tensor.dtype).to(tensor.device)
-            for name, tensor in self._held().items()
-        }
+        values = dict(self._values_of(self._held(), step))
         taken = {value.data_ptr() for value in values.values()}
         with self._objects.paused(), self._holding(values):
             return {
@@ -243,7 +246,21 @@ class TorchProgram:
     def _held(self) -> dict[str, torch.Tensor]:
         """Returns the parameters and buffers that the step has, by their first names."""
         named = (*self._model.named_parameters(), *self._model.named_buffers())
-        return {name: tensor for name, tensor in named if name in self._names}
+        held = self._names.keys() | self.layers.buffers
+        return {name: tensor for name, tensor in named if name in held}
+
+    def _values_of(
+        self, tensors: Mapping[str, torch.Tensor], step: Source
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yields what the step has for tensors of the model, by their names."""
+        for name, tensor in tensors.items():
+            if name not in self._names:
+                continue
+            value = from_numpy(step.read(name), tensor.dtype).to(tensor.device)
+            if name in self.layers.marks:
+                yield from self.layers.of_step(name, value, step)
+            else:
+                yield name, value
 
     @contextlib.contextmanager
     def _holding(self, values: Mapping[str, torch.Tensor]) -> Iterator[None]:
@@ -258,7 +275,7 @@ class TorchProgram:
             for name, tensor in held.items():
                 tensor.data = memory[name]
 
-    def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+    def load_state(self, state: Any, write: Write) -> None:
         if not isinstance(state, Mapping):
             raise StepError(
                 f"expected a state_dict of the exported model, but got a"
@@ -278,7 +295,10 @@ class TorchProgram:
             state = self._renamed(state)
         _require_ties(state, expected)
         for name, value in state.items():
-            if name in held:
+            if name in self.layers.marks:
+                dense, blocks = self.layers.of_state(name, state)
+                write(name, to_numpy(dense), blocks)
+            elif name in self._names and name in held:
                 is_tensor = isinstance(value, torch.Tensor)
                 plain = _description.plain(name, value)
                 write(name, to_numpy(value) if is_tensor else np.asarray(plain))
@@ -300,14 +320,13 @@ class TorchProgram:
                 ) from error
             return {name: tensor.detach() for name, tensor in self._held().items()}
 
-    def store(self, read: Callable[[str], Array]) -> None:
+    def store(self, step: Source) -> None:
         """Copies weights and optimizer state into the user's objects."""
         self.check(runs=False)
         tensors = {**self._held(), **_arguments.unsaved_tensors(self._model)}
         with torch.no_grad():
-            for name, tensor in tensors.items():
-                if name in self._names:
-                    tensor.copy_(from_numpy(read(name), tensor.dtype))
+            for name, new in self._values_of(tensors, step):
+                tensors[name].copy_(new)
         names = _optimizers.parameter_names(self._model, self._optimizers)
         initial = _optimizer.initial_state(self._model, self._optimizers)
         for part, p in self._optimizers.owned():
@@ -316,7 +335,8 @@ class TorchProgram:
                 full = f"optimizer.{name}.{key}"
                 value: Any = before
                 if full in self._names:
-                    value = from_numpy(read(full), before.dtype)
+                    value = from_numpy(step.read(full), before.dtype)
+                    value = self.layers.state_of_step(name, value, step)
                 if _optimizer.is_number(before):
                     value = _optimizer.as_number(value)
                 part.state[p][key] = value
@@ -324,7 +344,7 @@ class TorchProgram:
         for i, key in self._counters:
             name = _optimizer.name_of((i, key))
             if name in self._names:
-                number = _optimizer.as_number(torch.from_numpy(read(name)))
+                number = _optimizer.as_number(torch.from_numpy(step.read(name)))
                 groups[i][key] = number
         self._objects.current()
         self._objects.take()

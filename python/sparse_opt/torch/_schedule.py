@@ -15,7 +15,7 @@ from sparse_opt import _given
 from sparse_opt._errors import StepError
 from sparse_opt._library import PatternUpdate
 from sparse_opt._method import Method
-from sparse_opt._rules import Group, Groups, Member, Rules, Updates
+from sparse_opt._rules import Group, Groups, Member, Rules, Updates, require_first
 from sparse_opt._pattern_updates import needs_scores
 from sparse_opt.torch import _updates
 
@@ -80,12 +80,8 @@ class Sparsity:
         )
         for member in self._updates.members:
             layer = layers[member.pattern.name]
-            stored = int(layer.mask().sum())
-            if not int(layer.num_updates) and member.first != stored:
-                raise StepError(
-                    f"expected '{member.pattern.name}' to begin with {member.first} blocks, as"
-                    f" its group says, but got {stored}: give sparsify that density"
-                )
+            if not int(layer.num_updates):
+                require_first(member, int(layer.mask().sum()))
         self._keep()
 
     def update(self) -> int:

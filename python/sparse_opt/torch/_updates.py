@@ -250,15 +250,23 @@ def _kept_by(
     """Yields what optimizers keep of each slot of a weight, and the value that it began
     with."""
     for optimizer in optimizers:
-        group = next(
-            (g for g in optimizer.param_groups if any(p is weight for p in g["params"])), {}
-        )
-        first = {"sum": group.get("initial_accumulator_value", 0.0)}
-        if isinstance(optimizer, torch.optim.Rprop):
-            # A scheduler has changed the rate since.
-            first["step_size"] = float(group.get("initial_lr", group.get("lr", 0.0)))
         for key, value in optimizer.state.get(weight, {}).items():
             # Moments, and means of rows or columns of each block (Adafactor).
             is_of_slots = isinstance(value, Tensor) and value.dim() == weight.dim()
             if is_of_slots and value.shape[0] == weight.shape[0]:
-                yield value, first.get(key, 0.0)
+                yield value, first_value(optimizer, weight, key)
+
+
+def first_value(
+    optimizer: torch.optim.Optimizer, weight: torch.nn.Parameter, key: str
+) -> float:
+    """Returns what an optimizer begins with, of what it keeps of a weight under a key."""
+    group = next(
+        (g for g in optimizer.param_groups if any(p is weight for p in g["params"])), {}
+    )
+    if key == "sum":
+        return float(group.get("initial_accumulator_value", 0.0))
+    if key == "step_size" and isinstance(optimizer, torch.optim.Rprop):
+        # A scheduler has changed the rate since.
+        return float(group.get("initial_lr", group.get("lr", 0.0)))
+    return 0.0

@@ -19,7 +19,6 @@ disk (`sparse_opt.cache`). Processors only: a layer on another device is an erro
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -78,6 +77,7 @@ class Linear(torch.nn.Module):
     weight: torch.nn.Parameter
     pattern: Tensor
     num_updates: Tensor
+    _is_dense = False  # whether its weight is a matrix meanwhile (_upgrade.py)
 
     def __init__(
         self,
@@ -154,17 +154,11 @@ class Linear(torch.nn.Module):
 
     def _places(self) -> tuple[Tensor, Tensor, Tensor]:
         """The slots that have a block, and its row and column."""
-        rows, cols = self.matrix.blocks_of(self.pattern.numpy())
-        slots = np.flatnonzero(rows >= 0)
-        places = rows[slots], cols[slots]
-        return torch.from_numpy(slots), torch.from_numpy(places[0]), torch.from_numpy(places[1])
+        return _linear.places(self.matrix, self.pattern)
 
     def dense_weight(self) -> Tensor:
         """Returns `W`, `[out_features, in_features]`, with zeros where no block is stored."""
-        blocks = torch.zeros(*self.matrix.grid, *self.block, dtype=self.weight.dtype)
-        slots, rows, cols = self._places()
-        blocks[rows, cols] = _sharded.whole(self.weight)[slots]
-        return blocks.transpose(1, 2).reshape(self.out_features, self.in_features)
+        return _linear.spread(self.matrix, self.pattern, _sharded.whole(self.weight))
 
     @torch.no_grad()
     def take_dense(self, weight: Tensor) -> None:
@@ -175,14 +169,15 @@ class Linear(torch.nn.Module):
         if weight.shape != (self.out_features, self.in_features):
             got = "x".join(map(str, weight.shape)) or "one number"
             raise StepError(f"expected {expected}, but got {got}")
-        slots, rows, cols = self._places()
-        values = torch.zeros(self.weight.shape, dtype=self.weight.dtype)
-        values[slots] = _blocks(weight.detach(), self.block)[rows, cols].to(self.weight.dtype)
-        _sharded.take_whole(self.weight, values)
+        values = _linear.gather(self.matrix, self.pattern, weight.detach())
+        _sharded.take_whole(self.weight, values.to(self.weight.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         if not isinstance(x, Tensor):
             raise _given.refusal(f"activations [..., {self.in_features}]", x)
+        if self._is_dense:
+            y = torch.nn.functional.linear(x, self.weight, self.bias)
+            return _linear.ACTIVATIONS[self.activation](y) if self.activation else y
         if not torch.compiler.is_compiling():
             if transform := _private.differentiating_transform():
                 raise StepError(
@@ -217,9 +212,11 @@ class Linear(torch.nn.Module):
 
     def extra_repr(self) -> str:
         rows, cols = self.block
+        # A trace has no values of the pattern.
+        density = "" if self._is_dense else f", density={self.density:.3g}"
         return (
             f"in_features={self.in_features}, out_features={self.out_features},"
-            f" bias={self.bias is not None}, block={rows}x{cols}, density={self.density:.3g}"
+            f" bias={self.bias is not None}, block={rows}x{cols}{density}"
             + (f", activation={self.activation}" if self.activation else "")
         )
 
@@ -236,12 +233,7 @@ class Linear(torch.nn.Module):
             state_dict[f"{prefix}num_updates"] = self.num_updates.clone()
         pattern = state_dict.get(f"{prefix}pattern")
         if isinstance(pattern, Tensor) and pattern.device.type == "cpu":
-            if reason := self.matrix.obstacle(pattern.numpy()):
-                raise StepError(
-                    f"expected the pattern of '{prefix}weight', {self.out_features}x"
-                    f"{self.in_features} in blocks of {self.block[0]}x{self.block[1]}, but got"
-                    f" {reason}: the state is of another layer"
-                )
+            _linear.require_own(f"{prefix}weight", self.matrix, pattern)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
@@ -274,13 +266,6 @@ def _require_shape(
             f"expected {name} on a processor, but got '{device}': GPUs run whole steps"
             " (sparse_opt.compile)"
         )
-
-
-def _blocks(weight: Tensor, block: tuple[int, int]) -> Tensor:
-    """Returns a matrix as [block rows, block columns, rows, columns]."""
-    rows, cols = weight.shape
-    tiles = weight.reshape(rows // block[0], block[0], cols // block[1], block[1])
-    return tiles.transpose(1, 2)
 
 
 def _device(device: Any) -> torch.device:
@@ -319,7 +304,7 @@ def _mask(
 
 def _largest(weight: Tensor, block: tuple[int, int], density: float) -> Tensor:
     """Returns the mask of the blocks of the largest L1 norms, of equal ones the first."""
-    norms = _blocks(weight.detach(), block).to(torch.float64).abs().sum((2, 3))
+    norms = _linear.tiles(weight.detach(), block).to(torch.float64).abs().sum((2, 3))
     count = _count(density, (norms.shape[0], norms.shape[1]))
     mask = torch.zeros(norms.numel(), dtype=torch.bool)
     mask[torch.from_numpy(_library.choose("highest", norms.flatten().numpy(), count))] = True
@@ -583,8 +568,8 @@ def broadcast_patterns(model: torch.nn.Module) -> None:
 
 
 def marks_of(model: torch.nn.Module) -> list[str]:
-    """Returns marks of the layers of a model, for `sparse_opt.compile`: a whole step goes on
-    with their blocks.
+    """Returns marks of the layers of a model, for a whole step of the dense model. One of the
+    model as it is needs none: `sparse_opt.torch.export` takes layers over.
 
         marks = nn.marks_of(model)
         model = nn.densify(model)
@@ -595,11 +580,10 @@ def marks_of(model: torch.nn.Module) -> list[str]:
     marks = []
     for name, layer in _updates.require_model(model).named_modules():
         if isinstance(layer, Linear):
+            # As the weight lies in the dense model.
+            rows, cols = layer.block[::-1] if layer.is_transposed else layer.block
             weight = _given.name(f"{name}.weight".lstrip("."))
-            # A space would end the expression.
-            escaped = re.sub(r"([][.*+?^${}()|\\])", r"\\\1", weight).replace(" ", ".")
-            rows, cols = layer.block
-            marks.append(f"match=^{escaped}$ block={rows}x{cols} density={layer.density!r}")
+            marks.append(_marks.text_of(weight, rows, cols, layer.density))
     return marks
 
 

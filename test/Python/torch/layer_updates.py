@@ -203,22 +203,12 @@ for i in range(13, 24):
 assert all(torch.equal(a, b) for a, b in zip(again.state_dict().values(), model.state_dict().values()))
 print("schedules")  # CHECK: schedules
 
-# A whole step goes on with the blocks of layers.
+# A whole step of a dense model goes on with the blocks of layers by marks.
 model = nn.sparsify(network(), [MARK])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 train(model, optimizer, batches[0])
 nn.update_patterns(model, optimizer, 0.4)
 train(model, optimizer, batches[1])
-try:
-    sparse_opt.torch.export(mse_step, model, optimizer, batches[0])
-except sparse_opt.ExportError as error:
-    print(error)
-# CHECK: expected dense layers, but got the block-sparse one '0': take marks = nn.marks_of(model), then nn.densify(model), and give compile(export, marks, pattern="largest") their blocks
-try:
-    sparse_opt.torch.export_function(lambda model, batch: model(batch), model, batches[0])
-except sparse_opt.ExportError as error:
-    print(error)
-# CHECK: expected dense layers, but got the block-sparse one '0': take marks
 marks, dense = nn.marks_of(model), nn.densify(copy.deepcopy(model))
 assert marks == ["match=^0\\.weight$ block=8x8 density=0.25", "match=^2\\.weight$ block=8x8 density=0.25"], marks
 export = sparse_opt.torch.export(mse_step, dense, torch.optim.SGD(dense.parameters(), lr=0.05), batches[0])
