@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from sparse_opt import _compiler, _library, _method, _runtime, cache
+from sparse_opt import _compiler, _given, _library, _method, _runtime, cache
 from sparse_opt._errors import StepError
 from sparse_opt._library import PatternUpdate
 from sparse_opt._method import Method
 from sparse_opt._products import Matrix
+from sparse_opt._sparsity import updates_of
 
 Array = np.ndarray[Any, Any]
 
@@ -49,6 +50,24 @@ class Weight:
     values: Array
     updates: int
     changed: Array | None = None
+
+
+def due_of(
+    matrices: Mapping[str, Matrix],
+    method: str | Method,
+    drop: float,
+    *,
+    norm: str = "l1",
+    density: float | None = None,
+    allow_return: bool = False,
+) -> Due:
+    """Returns an update of weights by their names, all by one method."""
+    if isinstance(method, Method):
+        drop = _given.share("drop", drop)
+        return {name: (method, drop) for name in matrices}
+    patterns = compiled(matrices).patterns
+    updates = updates_of(patterns, method, norm, drop, density, allow_return)
+    return {p.name: update for p, update in zip(patterns, updates)}
 
 
 def needs_scores(due: PatternUpdate | tuple[Method, float]) -> bool:

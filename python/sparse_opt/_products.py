@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from sparse_opt import _activations, _compiler, _library, _tools, cache
+from sparse_opt import _activations, _compiler, _given, _library, _tools, cache
 from sparse_opt._errors import StepError
 
 # Tokens of a call, the most first.
@@ -90,6 +90,12 @@ class Matrix:
         row_ptr = np.concatenate([[0], np.cumsum(counts)])
         return self.pattern_from(row_ptr, cols, np.arange(self.slots))
 
+    def pattern_at(self, places: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Returns the pattern of blocks at distinct places, counted by rows of blocks."""
+        mask = np.zeros(self.grid[0] * self.grid[1], np.bool_)
+        mask[places] = True
+        return self.pattern_of(mask.reshape(self.grid))
+
     def pattern_from(
         self,
         row_ptr: np.ndarray[Any, Any],
@@ -150,6 +156,29 @@ class Matrix:
         rows[slot] = np.repeat(np.arange(self.grid[0]), np.diff(row_ptr))
         cols[slot] = col_idx
         return rows, cols
+
+
+def matrix_of(shape: Any, block: Any, density: Any) -> Matrix:
+    """Returns the type, of float32, of a matrix of which a share of the blocks is stored."""
+    if not isinstance(shape, (list, tuple)) or len(shape) != 2:
+        raise _given.refusal("the shape of a weight, (outputs, inputs)", shape)
+    outputs = _given.integer("outputs", shape[0], 1)
+    inputs = _given.integer("inputs", shape[1], 1)
+    rows, cols = block_of((outputs, inputs), block)
+    blocks = (outputs // rows) * (inputs // cols)
+    slots = _library.density_blocks(_given.density(density), blocks)
+    return Matrix(outputs, inputs, rows, cols, slots, "f32")
+
+
+def block_of(shape: tuple[int, int], block: Any) -> tuple[int, int]:
+    """Returns the rows and columns of blocks that divide a matrix."""
+    rows, cols = _given.block(block)
+    if shape[0] % rows or shape[1] % cols:
+        raise StepError(
+            f"expected blocks that divide the weight, {shape[0]}x{shape[1]} (outputs by"
+            f" inputs), but got {rows}x{cols}"
+        )
+    return rows, cols
 
 
 @dataclass(frozen=True)

@@ -31,18 +31,17 @@ import numpy as np
 from jax import tree_util
 from jax.custom_batching import custom_vmap
 
-from sparse_opt import _given, _library, _pattern_updates, _products
+from sparse_opt import _given, _pattern_updates, _products
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt._pattern_updates import Weight, needs_scores, require_scores
 from sparse_opt._products import Matrix, Threads, Wanted
-from sparse_opt._sparsity import updates_of
 from sparse_opt.jax import _arrays, _ffi
 from sparse_opt.jax._checks import dotted
 
 __all__ = [
     "Pattern", "from_dense", "init", "linear", "pattern_of", "random_pattern", "to_dense",
-    "update_patterns",
+    "update_patterns", "zero_scores",
 ]  # fmt: skip
 
 _TYPES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16"}
@@ -73,10 +72,15 @@ class Pattern:
     block: tuple[int, int]
     slots: int
 
+    @property
+    def grid(self) -> tuple[int, int]:
+        """How many blocks, stored or not, the weight has: rows and columns of them."""
+        return self._matrix("f32").grid
+
     def mask(self) -> np.ndarray[Any, Any]:
         """Returns which blocks are stored, `[outputs / rows, inputs / columns]`."""
         rows, cols = self._places()
-        mask = np.zeros(self._matrix("f32").grid, np.bool_)
+        mask = np.zeros(self.grid, np.bool_)
         mask[rows[rows >= 0], cols[rows >= 0]] = True
         return mask
 
@@ -103,15 +107,15 @@ def random_pattern(
       block: the size of blocks, or their rows and columns, which divide the shape.
       density: the share of blocks that is stored, above 0, at most 1.
     """
-    if not isinstance(shape, (list, tuple)) or len(shape) != 2:
-        raise _given.refusal("the shape of a weight, (outputs, inputs)", shape)
-    shape = _given.integer("outputs", shape[0], 1), _given.integer("inputs", shape[1], 1)
-    rows, cols = _block_of(shape, block)
-    grid = shape[0] // rows, shape[1] // cols
-    count = _library.density_blocks(_given.density(density), grid[0] * grid[1])
-    mask = np.zeros(grid[0] * grid[1], np.bool_)
-    mask[np.asarray(jax.random.permutation(key, mask.size))[:count]] = True
-    return pattern_of(mask.reshape(grid), (rows, cols))
+    matrix = _products.matrix_of(shape, block, density)
+    # In jit, vmap and eval_shape, too: how many blocks there are depends on no key.
+    indices = jax.pure_callback(
+        lambda order: matrix.pattern_at(np.asarray(order)[: matrix.slots]),
+        jax.ShapeDtypeStruct((matrix.offsets[-1],), jnp.int32),  # type: ignore[no-untyped-call]
+        jax.random.permutation(key, matrix.grid[0] * matrix.grid[1]),
+        vmap_method="sequential",
+    )
+    return _first(matrix, indices)
 
 
 def pattern_of(mask: Any, block: int | tuple[int, int]) -> Pattern:
@@ -126,18 +130,12 @@ def pattern_of(mask: Any, block: int | tuple[int, int]) -> Pattern:
         )
     shape = mask.shape[0] * rows, mask.shape[1] * cols
     matrix = Matrix(*shape, rows, cols, int(mask.sum()), "f32")
-    indices = jnp.asarray(matrix.pattern_of(mask))
-    return Pattern(indices, jnp.zeros((), jnp.int32), shape, (rows, cols), matrix.slots)
+    return _first(matrix, jnp.asarray(matrix.pattern_of(mask)))
 
 
-def _block_of(shape: tuple[int, int], block: int | tuple[int, int]) -> tuple[int, int]:
-    rows, cols = _given.block(block)
-    if shape[0] % rows or shape[1] % cols:
-        raise StepError(
-            f"expected blocks that divide the weight, {shape[0]}x{shape[1]} (outputs by"
-            f" inputs), but got {rows}x{cols}"
-        )
-    return rows, cols
+def _first(matrix: Matrix, indices: Any) -> Pattern:
+    shape, block = (matrix.rows, matrix.cols), (matrix.block_rows, matrix.block_cols)
+    return Pattern(indices, jnp.zeros((), jnp.int32), shape, block, matrix.slots)
 
 
 def _require_pattern(pattern: Any) -> Pattern:
@@ -154,7 +152,7 @@ def _require_arrays(**given: Any) -> None:
 
 def _require_values(name: str, values: Any, pattern: Any) -> None:
     """Raises `StepError` unless values are the blocks of a pattern."""
-    shape = [_require_pattern(pattern).slots, *pattern.block]
+    shape = [*_stack(_require_pattern(pattern)), pattern.slots, *pattern.block]
     _require_arrays(**{name: values})
     if list(values.shape) != shape:
         raise StepError(f"expected {name} to be {shape}, but got {list(values.shape)}")
@@ -183,7 +181,7 @@ def to_dense(values: Any, pattern: Pattern) -> jax.Array:
     _require_values("values", values, pattern)
     rows, cols = pattern._places()
     slots = np.flatnonzero(rows >= 0)
-    grid = pattern._matrix("f32").grid
+    grid = pattern.grid
     blocks = jnp.zeros((*grid, *pattern.block), values.dtype)
     blocks = blocks.at[rows[slots], cols[slots]].set(values[slots])
     return blocks.swapaxes(1, 2).reshape(pattern.shape)
@@ -199,10 +197,15 @@ def from_dense(weight: Any, pattern: Pattern) -> jax.Array:
             f" {'x'.join(map(str, weight.shape))}"
         )
     rows, cols = pattern._places()
-    grid = pattern._matrix("f32").grid
+    grid = pattern.grid
     tiles = jnp.reshape(weight, (grid[0], pattern.block[0], grid[1], pattern.block[1]))
     found = tiles.swapaxes(1, 2)[rows, cols]
     return jnp.where((rows >= 0)[:, None, None], found, jnp.zeros((), found.dtype))
+
+
+def zero_scores(pattern: Pattern) -> jax.Array:
+    """Returns what `linear` takes as scores."""
+    return jnp.zeros((*_stack(pattern), *pattern.grid), jnp.float32)
 
 
 def linear(
@@ -215,7 +218,7 @@ def linear(
       pattern: where they lie.
       x: `[..., inputs]`, of the type of the values; any number of leading dimensions.
       bias: `[outputs]`, or None.
-      scores: zeros of `[outputs / rows, inputs / columns]`, float32, whose gradient is
+      scores: `zero_scores`, `[outputs / rows, inputs / columns]`, whose gradient is
         taken to be the L1 norms of all blocks of the gradient of `W`: what RigL regrows
         by. `jax.grad` with respect to them makes the norms, and no dense gradient.
     """
@@ -235,10 +238,9 @@ def linear(
         )
     if scores is None:
         scores = jnp.zeros((0, 0), jnp.float32)
-    elif scores.shape != pattern._matrix(type).grid:
+    elif scores.shape != pattern.grid:
         raise StepError(
-            f"expected scores of {list(pattern._matrix(type).grid)}, but got"
-            f" {list(scores.shape)}"
+            f"expected scores of {list(pattern.grid)}, but got {list(scores.shape)}"
         )
     _ffi.register(_TARGET, _answer)
     y: jax.Array = _linear(pattern._matrix(type), values, pattern.indices, x, scores)
@@ -265,7 +267,6 @@ def _backward(matrix: Matrix, kept: Any, dy: Any) -> Any:
 
 
 _linear.defvjp(_forward, _backward)
-
 
 @functools.cache
 def _product(matrix: Matrix, wanted: Wanted) -> Any:
@@ -377,7 +378,8 @@ def update_patterns(
 
     Args:
       values: a pytree, such as all parameters.
-      patterns: a pytree with a `Pattern` under the path of each of the values that has one.
+      patterns: a pytree with a `Pattern` under the path of each of the values that has one;
+        both may be stacks, as `jax.vmap` makes them, of which each member is updated.
       state: what an optimizer keeps, such as optax's: leaves under a path that ends in that
         of values, and of their shape, are zeros where blocks are new.
       drop: the share of the blocks of each weight to prune.
@@ -406,55 +408,66 @@ def update_patterns(
                 f"expected values under the path of the pattern '{name}', but got"
                 f" {', '.join(list(held)[:5])}"
             )
+    # Of a stack of layers, as vmap makes it, each is a weight of its own.
+    members = {
+        name: [(f"{name}{''.join(f'.{i}' for i in at)}", at) for at in np.ndindex(_stack(pattern))]
+        for name, pattern in found.items()
+    }
     weights = {}
     for name, pattern in found.items():
         _require_values(f"'{_given.name(name)}'", held[name], pattern)
         array = _arrays.memory(name, held[name])
         if not (type := _type_of(held[name].dtype)):
             raise _given.refusal(f"'{name}' of {', '.join(_TYPES)}", held[name].dtype)
-        matrix, indices = pattern._matrix(type), np.asarray(pattern.indices)
-        weights[name] = Weight(matrix, indices, array, int(pattern.updates))
-    due: _pattern_updates.Due
-    if isinstance(method, Method):
-        drop = _given.share("drop", drop)
-        due = {name: (method, drop) for name in weights}
-    else:
-        step = _pattern_updates.compiled({n: w.matrix for n, w in weights.items()})
-        updates = updates_of(step.patterns, method, norm, drop, density, allow_return)
-        due = {p.name: update for p, update in zip(step.patterns, updates)}
+        matrix = pattern._matrix(type)
+        indices, updates = np.asarray(pattern.indices), np.asarray(pattern.updates)
+        for member, at in members[name]:
+            weights[member] = Weight(matrix, indices[at], array[at], int(updates[at]))
+    due = _pattern_updates.due_of(
+        {name: weight.matrix for name, weight in weights.items()},
+        method, drop, norm=norm, density=density, allow_return=allow_return,
+    )  # fmt: skip
     given = {} if scores is None else _leaves(scores)
     scored = {
-        name: np.asarray(
+        member: np.asarray(
             require_scores(name, given.get(name), "give update_patterns(..., scores=...) that"),
             np.float32,
-        )
-        for name in weights
-        if needs_scores(due[name])
+        )[at]
+        for name in found
+        for member, at in members[name]
+        if needs_scores(due[member])
     }
     for name, norms in scored.items():
         if norms.shape != (grid := weights[name].matrix.grid):
             raise StepError(f"expected scores of {list(grid)}, but got {list(norms.shape)}")
     _pattern_updates.update(weights, due, scored, seed)
 
+    def stacked(name: str, field: str) -> Any:
+        arrays = np.stack([getattr(weights[member], field) for member, _ in members[name]])
+        return arrays.reshape((*_stack(found[name]), *arrays.shape[1:]))
+
     def new_values(path: Any, leaf: Any) -> Any:
-        weight = weights.get(_name(path))
-        return leaf if weight is None else _arrays.shown(weight.values, leaf)
+        name = _name(path)
+        return _arrays.shown(stacked(name, "values"), leaf) if name in found else leaf
 
     def new_pattern(path: Any, leaf: Any) -> Any:
-        weight = weights.get(_name(path)) if isinstance(leaf, Pattern) else None
-        if weight is None:
+        name = _name(path)
+        if name not in found:
             return leaf
-        indices, updates = jnp.asarray(weight.pattern), jnp.asarray(weight.updates, jnp.int32)
+        indices = jnp.asarray(stacked(name, "pattern"))
+        updates = jnp.asarray(stacked(name, "updates"), jnp.int32)
         return Pattern(indices, updates, leaf.shape, leaf.block, leaf.slots)
+
+    changed = {name: stacked(name, "changed")[..., None, None] for name in found}
+    # A path may end in that of another weight: the longest counts.
+    owners = sorted(held, key=len, reverse=True)
 
     def new_state(path: Any, leaf: Any) -> Any:
         name = _name(path)
-        for owner, weight in weights.items():
-            is_of = name == owner or name.endswith(f".{owner}")
-            if is_of and np.shape(leaf) == np.shape(held[owner]):
-                assert weight.changed is not None
-                return jnp.where(weight.changed[:, None, None], jnp.zeros((), leaf.dtype), leaf)
-        return leaf
+        owner = next((o for o in owners if name == o or name.endswith(f".{o}")), "")
+        if owner not in found or np.shape(leaf) != np.shape(held[owner]):
+            return leaf
+        return jnp.where(changed[owner], jnp.zeros((), leaf.dtype), leaf)
 
     is_pattern = lambda leaf: isinstance(leaf, Pattern)  # noqa: E731
     return (
@@ -462,6 +475,11 @@ def update_patterns(
         tree_util.tree_map_with_path(new_pattern, patterns, is_leaf=is_pattern),
         tree_util.tree_map_with_path(new_state, state),
     )
+
+
+def _stack(pattern: Pattern) -> tuple[int, ...]:
+    """Returns the leading dimensions of a stack of patterns."""
+    return tuple(np.shape(pattern.updates))
 
 
 def _name(path: Any) -> str:

@@ -27,12 +27,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from sparse_opt import _activations, _given, _library, _marks, _say
+from sparse_opt import _activations, _given, _library, _marks, _pattern_updates, _say
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
-from sparse_opt._pattern_updates import Due
 from sparse_opt._products import Matrix
-from sparse_opt._sparsity import updates_of
 from sparse_opt.torch import _linear, _private, _sharded, _updates
 from sparse_opt.torch._schedule import Sparsity
 
@@ -523,18 +521,13 @@ def update_patterns(
       StepError: the model has no layers, an optimizer does not hold their weights, ranks
         have different patterns, or rigl has no gradients.
     """
-    if isinstance(method, Method):
-        drop = _given.share("drop", drop)
     seed = _given.seed(seed)
     layers = _updates.trained(model)
     optimizers = _updates.optimizers_of(layers, optimizer)
-    due: Due
-    if isinstance(method, Method):
-        due = {name: (method, drop) for name in layers}
-    else:
-        patterns = _updates.compiled(layers).patterns
-        updates = updates_of(patterns, method, norm, drop, density, allow_return)
-        due = {p.name: update for p, update in zip(patterns, updates)}
+    due = _pattern_updates.due_of(
+        {name: layer.matrix for name, layer in layers.items()},
+        method, drop, norm=norm, density=density, allow_return=allow_return,
+    )  # fmt: skip
     try:
         pruned = _updates.update(layers, optimizers, due, seed)
     finally:

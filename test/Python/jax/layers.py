@@ -172,6 +172,23 @@ for method in ("set", "rigl", "gmp"):
     assert traces <= 1 and int(patterns["up"]["w"].updates) == 4, (method, traces)
 print("trains as masked")  # CHECK: trains as masked
 
+# Patterns are drawn in transformations, too; of a stack each member is updated, and of two paths that end alike each has its own.
+draw = lambda key: nn.random_pattern(key, (32, 32), block=8, density=0.25)
+keys = jax.random.split(key, 3)
+stack = jax.vmap(draw)(keys)
+alone = [draw(k) for k in keys]
+assert all((jax.jit(draw)(k).indices == p.indices).all() for k, p in zip(keys, alone))
+assert (stack.indices == jnp.stack([p.indices for p in alone])).all() and jax.eval_shape(draw, key).slots == 4
+values = {"w": jnp.ones((3, 4, 8, 8)), "up": {"w": jnp.ones((4, 8, 8)) * jnp.arange(4.0, 0, -1)[:, None, None]}}
+patterns = {"w": stack, "up": {"w": alone[0]}}
+state = {"m": jax.tree.map(jnp.ones_like, values)}
+values, patterns, state = nn.update_patterns(values, patterns, state, 0.5)
+assert patterns["w"].updates.tolist() == [1, 1, 1] and int(patterns["up"]["w"].updates) == 1
+for w, m in zip(jax.tree.leaves(values), jax.tree.leaves(state["m"])):
+    assert ((w == 0) == (m == 0)).all() and (w == 0).all((-2, -1)).sum(-1).tolist() in ([2, 2, 2], 2)
+assert ((values["w"] == 0) != (values["up"]["w"] == 0)).any()
+print("stacks")  # CHECK: stacks
+
 
 def refused(function, *arguments, **options):
     try:
