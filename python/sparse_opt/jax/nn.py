@@ -30,6 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 from jax.custom_batching import custom_vmap
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from sparse_opt import _given, _pattern_updates, _products
 from sparse_opt._errors import StepError
@@ -243,7 +245,9 @@ def linear(
             f"expected scores of {list(pattern.grid)}, but got {list(scores.shape)}"
         )
     _ffi.register(_TARGET, _answer)
-    y: jax.Array = _linear(pattern._matrix(type), values, pattern.indices, x, scores)
+    y: jax.Array = _call.bind(
+        values, pattern.indices, x, scores, matrix=pattern._matrix(type)
+    )
     return y if bias is None else y + bias.astype(y.dtype)
 
 
@@ -267,6 +271,40 @@ def _backward(matrix: Matrix, kept: Any, dy: Any) -> Any:
 
 
 _linear.defvjp(_forward, _backward)
+
+# What JAX sees of it: a primitive, of which vmap over activations makes one of more tokens.
+# JAX itself would make one of each example of the backward pass: as many gradients of
+# weights as examples, and of scores the sums of norms, not the norms of sums.
+_call: Any = Primitive("sparse_opt_linear")
+
+
+@functools.cache
+def _of(matrix: Matrix) -> Any:
+    return functools.partial(_linear, matrix)
+
+
+def _batched(arrays: Any, dims: Any, *, matrix: Matrix) -> tuple[Any, int]:
+    values, indices, x, scores = arrays
+    if any(dims[i] is not None for i in (0, 1, 3)):
+        return jax.vmap(_of(matrix), dims)(*arrays), 0
+    x = jnp.moveaxis(x, dims[2], 0)
+    return _call.bind(values, indices, x, scores, matrix=matrix), 0
+
+
+def _tangents(primals: Any, tangents: Any, *, matrix: Matrix) -> Any:
+    return jax.jvp(_of(matrix), primals, tuple(map(ad.instantiate_zeros, tangents)))
+
+
+_call.def_impl(lambda *arrays, matrix: _linear(matrix, *arrays))
+_call.def_abstract_eval(
+    lambda *avals, matrix: jax.make_jaxpr(_of(matrix))(*avals).out_avals[0]
+)
+batching.primitive_batchers[_call] = _batched
+ad.primitive_jvps[_call] = _tangents
+mlir.register_lowering(
+    _call, mlir.lower_fun(lambda *arrays, matrix: _linear(matrix, *arrays), multiple_results=False)
+)
+
 
 @functools.cache
 def _product(matrix: Matrix, wanted: Wanted) -> Any:

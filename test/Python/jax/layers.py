@@ -80,6 +80,14 @@ for got in (
 ):
     assert is_close(got[0], nn.from_dense(wanted[0], pattern), "float32")
     assert is_close(got[1], wanted[1], "float32")
+# Norms are those of the sum over examples, which vmap maps over, too.
+scored = lambda s, x: jnp.sum(nn.linear(values, pattern, x, scores=s) ** 2)
+for got in (
+    jax.grad(lambda s: jax.vmap(lambda x: scored(s, x))(x).sum()),
+    jax.jit(jax.grad(lambda s: jax.vmap(jax.vmap(jax.jit(lambda x: scored(s, x))))(x).sum())),
+    jax.grad(lambda s: jax.vmap(jax.checkpoint(lambda x: scored(s, x)))(x).sum()),
+):
+    assert is_close(got(nn.zero_scores(pattern)), block_norms(wanted[0], pattern.block), "float32")
 each = jax.vmap(jax.grad(loss), (None, 0))(values, x)
 assert is_close(each.sum(0), nn.from_dense(wanted[0], pattern), "float32") and each.shape == (6, *values.shape)
 mesh = Mesh(np.array(jax.devices()), ("batch",))
