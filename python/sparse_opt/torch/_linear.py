@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -429,3 +430,21 @@ def refuse_vmap(info: Any, in_dims: Any, *arguments: Any) -> None:
 linear.register_vmap(refuse_vmap)
 linear_activated.register_vmap(refuse_vmap)
 linear_backward.register_vmap(refuse_vmap)
+
+
+def scores(
+    matrix: Matrix, dtype: torch.dtype, kept: Sequence[tuple[Tensor, Tensor]]
+) -> np.ndarray[Any, Any]:
+    """Returns the L1 norms of all blocks of the gradient of the dense weight, of inputs and
+    gradients of results: their sum over all tokens."""
+    for pair in kept:
+        for tensor in pair:
+            dtype = torch.promote_types(dtype, tensor.dtype)
+    x, dy = (
+        torch.cat([part.reshape(-1, part.shape[-1]).to(dtype) for part in parts]).contiguous()
+        for parts in zip(*kept)
+    )
+    return _products.scores(
+        dataclasses.replace(matrix, type=TYPES[dtype]), "l1", x.shape[0], x.data_ptr(),
+        dy.data_ptr(), threads(),
+    )  # fmt: skip

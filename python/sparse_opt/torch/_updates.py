@@ -51,7 +51,7 @@ def require_parameter(name: str, layer: torch.nn.Module) -> None:
 def trained(model: torch.nn.Module) -> dict[str, Any]:
     """Returns the layers that a model trains, by the names of their weights; each weight
     once."""
-    from sparse_opt.torch.nn import Linear
+    from sparse_opt.torch._layers import Blocks
 
     _sharded.reshard(require_model(model))
     inner = model
@@ -60,7 +60,7 @@ def trained(model: torch.nn.Module) -> dict[str, Any]:
     layers: dict[str, Any] = {}
     seen: set[int] = set()
     for path, module in inner.named_modules():
-        if not isinstance(module, Linear):
+        if not isinstance(module, Blocks):
             continue
         name = _given.name(name_of(path))
         require_parameter(name, module)
@@ -194,19 +194,13 @@ def _scores(name: str, layer: Any) -> np.ndarray[Any, Any]:
     mean, of which one without a gradient has zeros."""
     kept = layer.kept
     found = np.zeros(layer.matrix.grid, np.float32)
+    if len({x.is_floating_point() for x, _ in kept}) > 1:
+        raise StepError(
+            f"expected a weight that only linear layers or only embeddings have, to score its"
+            f" blocks by gradients, but got '{name}', which both have: update it by set or gmp"
+        )
     if kept:
-        dtype = layer.weight.dtype
-        for pair in kept:
-            for tensor in pair:
-                dtype = torch.promote_types(dtype, tensor.dtype)
-        x, dy = (
-            torch.cat([part.reshape(-1, part.shape[-1]).to(dtype) for part in parts]).contiguous()
-            for parts in zip(*kept)
-        )
-        matrix = dataclasses.replace(layer.matrix, type=_linear.TYPES[dtype])
-        found = _products.scores(
-            matrix, "l1", x.shape[0], x.data_ptr(), dy.data_ptr(), _linear.threads()
-        )
+        found = layer.scores(kept)
     count = torch.tensor(float(bool(kept)))
     if _is_distributed():
         shared = torch.from_numpy(found)

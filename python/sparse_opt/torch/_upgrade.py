@@ -25,7 +25,7 @@ from sparse_opt._errors import ExportError
 from sparse_opt._program import Array, Source
 from sparse_opt.torch import _linear, _sharded, _updates
 from sparse_opt.torch._memory import to_numpy
-from sparse_opt.torch.nn import Linear
+from sparse_opt.torch._layers import Blocks
 
 if TYPE_CHECKING:
     from sparse_opt.torch._optimizers import Optimizers
@@ -43,7 +43,7 @@ class Layers:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._found = dict(_found(model))
-        self._modules = [m for m in model.modules() if isinstance(m, Linear)]
+        self._modules = [m for m in model.modules() if isinstance(m, Blocks)]
         self.marks: Mapping[str, str] = {
             # As many blocks as there are slots: those of gmp may be empty.
             name: _marks.text_of(name, *layer.block, m.slots / (m.grid[0] * m.grid[1]))
@@ -141,13 +141,13 @@ def _put(weight: torch.nn.Parameter, values: Tensor) -> None:
     weight.data = values
 
 
-def _found(model: torch.nn.Module) -> Iterator[tuple[str, Linear]]:
+def _found(model: torch.nn.Module) -> Iterator[tuple[str, Blocks]]:
     """Yields the layers of a model by the names of their weights, each weight once."""
     names = {id(p): name for name, p in model.named_parameters()}
     is_parallel = any(isinstance(module, DistributedDataParallel) for module in model.modules())
-    first: dict[str, Linear] = {}
+    first: dict[str, Blocks] = {}
     for path, module in model.named_modules():
-        if not isinstance(module, Linear):
+        if not isinstance(module, Blocks):
             continue
         name = names.get(id(module.weight), "")
         known = first.get(name)
@@ -188,7 +188,7 @@ def dense_state(
     owners = optimizers.owners()
     for path, module in model.named_modules():
         name = f"{path}.weight".lstrip(".")
-        if not isinstance(module, Linear) or not module._is_dense or name not in state:
+        if not isinstance(module, Blocks) or not module._is_dense or name not in state:
             continue
         owner = owners[id(module.weight)]
         state[name] = {
@@ -198,7 +198,7 @@ def dense_state(
 
 
 def _dense(
-    name: str, layer: Linear, owner: torch.optim.Optimizer, key: str, value: Tensor
+    name: str, layer: Blocks, owner: torch.optim.Optimizer, key: str, value: Tensor
 ) -> Tensor:
     what = f"'{key}'"
     if any(kind in type(owner).__name__.lower() for kind in _OF_MATRICES):
@@ -206,7 +206,7 @@ def _dense(
     elif not value.dim() or value.shape == layer.weight.shape:
         return value
     elif value.dim() == 3 and value.dtype in _linear.TYPES and value.shape[1:] == layer.block:
-        matrix = _linear.matrix_of(value, layer.out_features, layer.in_features)
+        matrix = _linear.matrix_of(value, *layer.shape)
         rest = _updates.first_value(owner, layer.weight, key)
         return _linear.spread(matrix, layer.pattern, value, rest)
     raise ExportError(

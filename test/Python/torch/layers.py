@@ -294,7 +294,7 @@ refuse(layer, torch.randn(5, 16))
 refuse(layer, torch.empty(5, 32, device="meta"))
 # CHECK: expected a weight of 48x32, but got 32x48
 refuse(layer.take_dense, torch.zeros(32, 48))
-# CHECK: expected 'match=weight' to match the weight of a linear layer that blocks of 16x16 divide, but got 0.weight (48x30) in 1 layers: 0.weight
+# CHECK: expected 'match=weight' to match the weight of a layer that blocks of 16x16 divide, but got 0.weight (48x30) in 1 layers: 0.weight
 refuse(nn.sparsify, torch.nn.Sequential(torch.nn.Linear(30, 48)), ["match=weight block=16x16"])
 # CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'hello'
 refuse(nn.sparsify, torch.nn.Sequential(), ["hello"])
@@ -313,7 +313,7 @@ hooked[0].weight.register_hook(print)
 refuse(nn.sparsify, hooked, ["match=weight block=16x16"])
 embedding = torch.nn.ModuleDict({"e": torch.nn.Embedding(32, 32), "head": torch.nn.Linear(32, 32)})
 embedding["head"].weight = embedding["e"].weight
-# CHECK: expected weights that only linear layers share, but got 'e.weight', which another module has, too: leave it out of the marks, or untie it first
+# CHECK: expected weights that only marked layers have, but got 'e.weight', which another module has, too: mark that one as well, leave both out, or untie it first
 refuse(nn.sparsify, embedding, ["match=head.weight block=16x16 density=0.5"])
 # CHECK: expected an optimizer that has '0.weight', but got none that does: make it after sparsify
 refuse(nn.update_patterns, model, torch.optim.SGD([torch.nn.Parameter(torch.zeros(2))], 0.1))

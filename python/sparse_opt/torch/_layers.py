@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The layers of sparse_opt.torch.nn.
+
+"""Layers whose weights are stored in blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sparse_opt import _activations, _given, _library
+from sparse_opt._errors import StepError
+from sparse_opt._products import Matrix
+from sparse_opt.torch import _linear, _lookup, _private, _sharded
+
+
+class Blocks(torch.nn.Module):
+    """A layer whose weight is a block-sparse matrix of `shape`, `[rows, columns]`, in blocks of
+    `block`.
+
+    Attributes:
+      weight: the parameter, `[slots, block rows, block columns]`, in the order of rows.
+      pattern: where the blocks lie, a buffer of int32 that a `state_dict` holds.
+      num_updates: how often the pattern was updated, a buffer, too.
+    """
+
+    weight: torch.nn.Parameter
+    pattern: Tensor
+    num_updates: Tensor
+    _is_dense = False  # whether its weight is a matrix meanwhile (_upgrade.py)
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        block: Any,
+        density: float,
+        pattern: Any,
+        dtype: torch.dtype | None,
+        device: Any,
+    ) -> None:
+        super().__init__()
+        rows, cols = _given.block(block)
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        where = _device(device)
+        _require_shape(type(self).__name__, shape, (rows, cols), dtype, where)
+        mask = _mask(pattern, (shape[0] // rows, shape[1] // cols), density)
+        self.shape, self.block = shape, (rows, cols)
+        # Whether it stands for a layer whose weight is [columns, rows].
+        self.is_transposed = False
+        self.weight = torch.nn.Parameter(
+            torch.empty(int(mask.sum()), rows, cols, dtype=dtype, device=where)
+        )
+        # At a line of memory, where kernels read it.
+        found = torch.from_numpy(self.matrix.pattern_of(mask)).clone()
+        self.register_buffer("pattern", found)
+        self.register_buffer("num_updates", torch.zeros((), dtype=torch.int64))
+
+    @property
+    def matrix(self) -> Matrix:
+        return _linear.matrix_of(self.weight, *self.shape)
+
+    @property
+    def density(self) -> float:
+        """The share of the blocks that is stored."""
+        rows, cols = self.matrix.grid
+        return len(self._places()[0]) / (rows * cols)
+
+    def mask(self) -> Tensor:
+        """Returns which blocks are stored, true for these."""
+        mask = torch.zeros(self.matrix.grid, dtype=torch.bool)
+        _, rows, cols = self._places()
+        mask[rows, cols] = True
+        return mask
+
+    def _places(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The slots that have a block, and its row and column."""
+        return _linear.places(self.matrix, self.pattern)
+
+    def dense_weight(self) -> Tensor:
+        """Returns the whole matrix, with zeros where no block is stored."""
+        return _linear.spread(self.matrix, self.pattern, _sharded.whole(self.weight))
+
+    @torch.no_grad()
+    def take_dense(self, weight: Tensor) -> None:
+        """Takes the stored blocks of a whole matrix."""
+        rows, cols = self.shape
+        expected = f"a weight of {rows}x{cols}"
+        if not isinstance(weight, Tensor):
+            raise _given.refusal(expected, weight)
+        if weight.shape != self.shape:
+            got = "x".join(map(str, weight.shape)) or "one number"
+            raise StepError(f"expected {expected}, but got {got}")
+        values = _linear.gather(self.matrix, self.pattern, weight.detach())
+        _sharded.take_whole(self.weight, values.to(self.weight.dtype))
+
+    @property
+    def kept(self) -> list[tuple[Tensor, Tensor]]:
+        """The inputs, and the gradients of the results, of the backward passes since
+        `keep_gradients`."""
+        return _linear.KEPT.get(self.pattern.data_ptr(), [])
+
+    def scores(self, kept: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray[Any, Any]:
+        """Returns the L1 norms of all blocks of the gradient of the whole matrix, of inputs
+        and the gradients of results."""
+        raise NotImplementedError
+
+    def _require_no_transform(self) -> None:
+        if not torch.compiler.is_compiling():
+            if transform := _private.differentiating_transform():
+                raise StepError(
+                    f"expected a block-sparse layer outside of {transform}, but got one within:"
+                    " use loss.backward() or torch.autograd.grad, or densify the model"
+                )
+
+    def extra_repr(self) -> str:
+        rows, cols = self.block
+        # A trace has no values of the pattern.
+        density = "" if self._is_dense else f", density={self.density:.3g}"
+        return f"block={rows}x{cols}{density}"
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any
+    ) -> None:
+        """Loads a layer of blocks, or a dense one, of which it takes the stored blocks."""
+        weight = state_dict.get(f"{prefix}weight")
+        if isinstance(weight, Tensor) and weight.dim() == 2:
+            self.take_dense(weight.t() if self.is_transposed else weight)
+            state_dict = dict(state_dict)
+            state_dict[f"{prefix}weight"] = self.weight.detach().clone()
+            state_dict[f"{prefix}pattern"] = self.pattern.clone()
+            state_dict[f"{prefix}num_updates"] = self.num_updates.clone()
+        pattern = state_dict.get(f"{prefix}pattern")
+        if isinstance(pattern, Tensor) and pattern.device.type == "cpu":
+            _linear.require_own(f"{prefix}weight", self.matrix, pattern)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+class Linear(Blocks):
+    """`y = activation(x W^T + b)` with a block-sparse `W`, `[out_features, in_features]`, in place of
+    `torch.nn.Linear`.
+
+    Args:
+      in_features: of `x`, `[..., in_features]`, with any number of leading dimensions.
+      out_features: of `y`.
+      bias: whether to add one.
+      block: the size of blocks, or their rows (of outputs) and columns (of inputs).
+      density: the share of blocks that is stored, above 0, at most 1.
+      pattern: which blocks are stored: `random`, by PyTorch's generator, or a mask of
+        `[out_features / rows, in_features / columns]`, whose entries are true for these.
+      activation: a function of the result, which the kernel of the product computes, as it
+        does its gradient: `relu`, `gelu`, `gelu_tanh` (the approximation by a hyperbolic
+        tangent) or `silu`.
+      dtype: float32, float64, bfloat16 or float16; sums are taken in float32 at least.
+      device: that of PyTorch's default, which has to be a processor.
+
+    Attributes:
+      weight: the parameter, `[slots, block rows, block columns]`, in the order of rows.
+      pattern: where the blocks lie, a buffer of int32 that a `state_dict` holds.
+      num_updates: how often the pattern was updated, a buffer, too.
+      bias: the parameter, `[out_features]`, or None.
+
+    Values begin as those of `torch.nn.Linear` do: uniform within `1 / sqrt(in_features)`.
+
+    Raises:
+      StepError: an argument is of a wrong type or value; blocks do not divide the weight.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        block: int | tuple[int, int] = 16,
+        density: float = 0.1,
+        pattern: Literal["random"] | Tensor | np.ndarray[Any, Any] = "random",
+        activation: Literal["", "relu", "gelu", "gelu_tanh", "silu"] = "",
+        dtype: torch.dtype | None = None,
+        device: Any = None,
+    ) -> None:
+        if activation not in ("", *_activations.NAMES):
+            raise StepError(
+                f"expected an activation of {', '.join(_activations.NAMES)}, but got"
+                f" {activation!r}"
+            )
+        in_features = _given.integer("in_features", in_features, 1)
+        out_features = _given.integer("out_features", out_features, 1)
+        super().__init__((out_features, in_features), block, density, pattern, dtype, device)
+        self.in_features, self.out_features = in_features, out_features
+        self.activation = activation
+        if _given.flag("bias", bias):
+            self.bias = torch.nn.Parameter(
+                torch.empty(out_features, dtype=self.weight.dtype, device=self.weight.device)
+            )
+        else:
+            self.register_parameter("bias", None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Begins again, as `torch.nn.Linear` does."""
+        bound = 1 / math.sqrt(self.in_features)
+        with torch.no_grad():
+            self.weight.uniform_(-bound, bound)
+            if self.bias is not None:
+                self.bias.uniform_(-bound, bound)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not isinstance(x, Tensor):
+            raise _given.refusal(f"activations [..., {self.in_features}]", x)
+        if self._is_dense:
+            y = torch.nn.functional.linear(x, self.weight, self.bias)
+            return _linear.ACTIVATIONS[self.activation](y) if self.activation else y
+        self._require_no_transform()
+        weight: Tensor = self.weight
+        bias: Tensor | None = self.bias
+        if torch.is_autocast_enabled("cpu"):
+            x, weight = _cast(x), _cast(weight)
+            bias = bias if bias is None else _cast(bias)
+        if x.shape[-1:] != (self.in_features,) or x.dtype != weight.dtype:
+            raise StepError(
+                f"expected activations [..., {self.in_features}] of {weight.dtype}, but got"
+                f" {list(x.shape)} of {x.dtype}"
+            )
+        if x.device.type != "cpu" or weight.device.type != "cpu":
+            raise StepError(
+                "expected a block-sparse layer and its input on a processor, but got"
+                f" '{weight.device}' and '{x.device}': GPUs run whole steps (sparse_opt.compile)"
+            )
+        y = _linear.call(
+            x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
+        )
+        return y
+
+    def scores(self, kept: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray[Any, Any]:
+        return _linear.scores(self.matrix, self.weight.dtype, kept)
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features},"
+            f" bias={self.bias is not None}, {super().extra_repr()}"
+            + (f", activation={self.activation}" if self.activation else "")
+        )
+
+
+class Embedding(Blocks):
+    """Rows of a block-sparse table, `[num_embeddings, embedding_dim]`, in place of
+    `torch.nn.Embedding`.
+
+    Args:
+      num_embeddings: how many rows the table has.
+      embedding_dim: of a row.
+      padding_idx: a row without a gradient, or None.
+      block, density, pattern, dtype, device: as of `Linear`; blocks have rows of the table.
+
+    Values begin as those of `torch.nn.Embedding` do, normally distributed, and zeros in the
+    row of `padding_idx`. A `Linear` that shares `weight`, `pattern` and `num_updates`
+    multiplies by the same table.
+
+    Raises:
+      StepError: an argument is of a wrong type or value; blocks do not divide the table.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        *,
+        block: int | tuple[int, int] = 16,
+        density: float = 0.1,
+        pattern: Literal["random"] | Tensor | np.ndarray[Any, Any] = "random",
+        dtype: torch.dtype | None = None,
+        device: Any = None,
+    ) -> None:
+        rows = _given.integer("num_embeddings", num_embeddings, 1)
+        cols = _given.integer("embedding_dim", embedding_dim, 1)
+        if padding_idx is not None:
+            padding_idx = _given.integer("padding_idx", padding_idx, -rows, rows - 1) % rows
+        super().__init__((rows, cols), block, density, pattern, dtype, device)
+        self.num_embeddings, self.embedding_dim = rows, cols
+        self.padding_idx = padding_idx
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Begins again, as `torch.nn.Embedding` does."""
+        with torch.no_grad():
+            self.weight.normal_()
+            if self.padding_idx is not None:
+                slots, rows, _ = self._places()
+                height = self.block[0]
+                held = slots[rows == self.padding_idx // height]
+                self.weight[held, self.padding_idx % height] = 0
+
+    def forward(self, indices: Tensor) -> Tensor:
+        if not isinstance(indices, Tensor) or indices.dtype not in (torch.int32, torch.int64):
+            raise _given.refusal("indices, a tensor of int32 or int64", indices)
+        if self._is_dense:
+            return torch.nn.functional.embedding(indices, self.weight, self.padding_idx)
+        self._require_no_transform()
+        if indices.device.type != "cpu" or self.weight.device.type != "cpu":
+            raise StepError(
+                "expected a block-sparse layer and its input on a processor, but got"
+                f" '{self.weight.device}' and '{indices.device}': GPUs run whole steps"
+                " (sparse_opt.compile)"
+            )
+        y: Tensor = _lookup.lookup(indices, self.weight, self.pattern, *self.shape)
+        if self.padding_idx is not None and y.requires_grad:
+            y = torch.where((indices == self.padding_idx)[..., None], y.detach(), y)
+        return y
+
+    def scores(self, kept: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray[Any, Any]:
+        return _lookup.scores(self.matrix, kept)
+
+    def extra_repr(self) -> str:
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}, {super().extra_repr()}"
+
+
+def _cast(tensor: Tensor) -> Tensor:
+    """Returns a tensor as autocast gives it to a linear layer."""
+    if not tensor.is_floating_point() or tensor.dtype == torch.float64:
+        return tensor
+    return tensor.to(torch.get_autocast_dtype("cpu"))
+
+
+def _require_shape(
+    name: str,
+    shape: tuple[int, int],
+    block: tuple[int, int],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> None:
+    """Raises `StepError` for a weight that no layer of blocks can have."""
+    if any(extent % size for extent, size in zip(shape, block)):
+        raise StepError(
+            f"expected blocks that divide the weight of {name}, {shape[0]}x{shape[1]}"
+            f"{' (outputs by inputs)' if name == 'Linear' else ''}, but got {block[0]}x{block[1]}"
+        )
+    if not isinstance(dtype, torch.dtype) or dtype not in _linear.TYPES:
+        raise _given.refusal(
+            f"{name} to have values of float32, float64, bfloat16 or float16", dtype
+        )
+    if device.type != "cpu":
+        raise StepError(
+            f"expected {name} on a processor, but got '{device}': GPUs run whole steps"
+            " (sparse_opt.compile)"
+        )
+
+
+def _device(device: Any) -> torch.device:
+    if device is None:
+        return torch.get_default_device()
+    try:
+        return torch.device(device)
+    except (TypeError, RuntimeError) as error:
+        raise _given.refusal("a device of PyTorch", device) from error
+
+
+def count_blocks(density: float, grid: tuple[int, int]) -> int:
+    return _library.density_blocks(_given.density(density), grid[0] * grid[1])
+
+
+FIRST_PATTERN = "the pattern 'random' or a mask"
+
+
+def _mask(
+    pattern: Any, grid: tuple[int, int], density: float
+) -> np.ndarray[Any, Any]:
+    """Returns which blocks a layer begins with."""
+    if isinstance(pattern, str) and pattern == "random":
+        count = count_blocks(density, grid)
+        drawn = np.zeros(grid[0] * grid[1], np.bool_)
+        drawn[torch.randperm(drawn.size)[:count].numpy()] = True
+        return drawn.reshape(grid)
+    mask = _given.mask(FIRST_PATTERN, pattern)
+    if mask.shape != grid or not mask.any():
+        raise StepError(
+            f"expected a mask of {grid[0]}x{grid[1]} blocks, of which one is stored at least,"
+            f" but got {int(mask.sum())} of {'x'.join(map(str, mask.shape))}"
+        )
+    return mask

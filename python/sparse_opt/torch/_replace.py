@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Block-sparse layers in place of dense ones, and back.
+
+"""`sparsify` and `densify` of sparse_opt.torch.nn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.utils import parametrize
+
+from sparse_opt import _given, _library, _marks, _say
+from sparse_opt._errors import StepError
+from sparse_opt.torch import _linear, _updates
+from sparse_opt.torch._attention import PROJECTIONS, MultiheadAttention
+from sparse_opt.torch._layers import FIRST_PATTERN, Blocks, Embedding, Linear, count_blocks
+
+Pattern = Literal["random", "largest"]
+
+
+def _largest(weight: Tensor, block: tuple[int, int], density: float) -> Tensor:
+    """Returns the mask of the blocks of the largest L1 norms, of equal ones the first."""
+    norms = _linear.tiles(weight.detach(), block).to(torch.float64).abs().sum((2, 3))
+    count = count_blocks(density, (norms.shape[0], norms.shape[1]))
+    mask = torch.zeros(norms.numel(), dtype=torch.bool)
+    mask[torch.from_numpy(_library.choose("highest", norms.flatten().numpy(), count))] = True
+    return mask.reshape(norms.shape)
+
+
+def _is_dense(module: torch.nn.Module) -> bool:
+    """Returns whether a layer of blocks can take a module's place."""
+    # What has a parametrization is of a class that is derived from its own.
+    kind = type(module).__base__ if parametrize.is_parametrized(module) else type(module)
+    return kind in (torch.nn.Linear, torch.nn.Embedding) or _is_conv1d(module)
+
+
+def _is_conv1d(module: torch.nn.Module) -> bool:
+    """Returns whether a module is the linear layer of transformers' GPT-2 and its kin, whose
+    weight is [inputs, outputs]."""
+    kind = type(module)
+    return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+
+
+def _sparse(dense: Any, block: tuple[int, int], density: float, pattern: Any) -> Blocks:
+    """Returns a layer with the stored blocks of a dense one, and its bias itself; blocks and
+    a mask are those of the weight as it lies there."""
+    is_transposed = _is_conv1d(dense)
+    weight = dense.weight.detach()
+    if is_transposed:
+        weight, block = weight.t(), block[::-1]
+        pattern = pattern if isinstance(pattern, str) else _given.mask(FIRST_PATTERN, pattern).T
+    if isinstance(pattern, str) and pattern == "largest":
+        pattern = _largest(weight, block, density)
+    layer: Blocks
+    if isinstance(dense, torch.nn.Embedding):
+        layer = Embedding(
+            weight.shape[0], weight.shape[1], dense.padding_idx, block=block, density=density,
+            pattern=pattern, dtype=weight.dtype, device=weight.device,
+        )  # fmt: skip
+    else:
+        layer = Linear(
+            weight.shape[1], weight.shape[0], dense.bias is not None, block=block,
+            density=density, pattern=pattern, dtype=weight.dtype, device=weight.device,
+        )  # fmt: skip
+        if dense.bias is not None:
+            layer.bias = dense.bias
+    layer.is_transposed = is_transposed
+    layer.take_dense(weight)
+    layer.weight.requires_grad_(dense.weight.requires_grad)
+    return layer.train(dense.training)
+
+
+def _obstacle(module: torch.nn.Module) -> str:
+    """Returns the option of a module that no layer of blocks has, or ''."""
+    if isinstance(module, torch.nn.MultiheadAttention):
+        return "add_bias_kv" if module.bias_k is not None else "add_zero_attn" * module.add_zero_attn
+    if isinstance(module, torch.nn.Embedding):
+        if module.max_norm is not None:
+            return "max_norm"
+        return "scale_grad_by_freq" * module.scale_grad_by_freq or "sparse" * module.sparse
+    return ""
+
+
+# A module, the name that it has a layer by, that, the name of its weight, and its mark.
+_Found = tuple[torch.nn.Module, str, Any, str, _marks.Mark]
+
+
+def _find(
+    model: torch.nn.Module, rules: Sequence[_marks.Mark], pattern: Any, left: list[str]
+) -> list[_Found]:
+    """Returns what is to be replaced, and adds to `left` what matches and stays dense."""
+    used = set()
+    found: list[_Found] = []
+    for path, module in list(model.named_modules(remove_duplicate=False)):
+        for name, child in list(module._modules.items()):
+            if not _is_dense(child):
+                continue
+            weight = _given.name(f"{path}.{name}.weight".lstrip("."))
+            rule = _rule_of(rules, weight, module)
+            if rule is None:
+                continue
+            _updates.require_parameter(weight, child)
+            shape = child.weight.shape
+            reason = _obstacle(child)
+            if reason or not rule.fits(shape):
+                left.append(f"{weight} ({reason or f'{shape[0]}x{shape[1]}'})")
+                continue
+            used.add(rule)
+            _require_no_hooks(weight, child, "sparsify")
+            found.append((module, name, child, weight, rule))
+    for rule in rules:
+        if rule not in used:
+            names = [n for n, m in model.named_modules() if _is_dense(m)]
+            raise StepError(
+                f"expected 'match={rule.match.pattern}' to match the weight of a layer that"
+                f" blocks of {rule.rows}x{rule.cols} divide, but got"
+                f" {', '.join(left[:3]) or 'no match'} in {len(names)} layers:"
+                f" {', '.join(f'{name}.weight' for name in names[:3])}"
+            )
+    if not isinstance(pattern, str):
+        names = [weight for *_, weight, _ in found]
+        if odd := [name for name in pattern if name not in names]:
+            raise StepError(
+                "expected masks by the names of weights that are replaced, but got"
+                f" {_given.shown(odd[0])}: {', '.join(names[:5])}"
+            )
+    _require_apart(model, [child for _, _, child, *_ in found])
+    return found
+
+
+def sparsify(
+    model: torch.nn.Module,
+    marks: Sequence[str],
+    pattern: Pattern | Mapping[str, Any] = "random",
+) -> torch.nn.Module:
+    """Puts block-sparse layers into a model in place of its `torch.nn.Linear`,
+    `torch.nn.Embedding`, and the `Conv1D` of transformers, and returns it. A line says how
+    many, and what it left.
+
+    A `torch.nn.MultiheadAttention` becomes one whose projections are layers: a mark that
+    matches `in_proj_weight` is of `q_proj.weight`, `k_proj.weight` and `v_proj.weight`.
+
+    Make the optimizer afterwards: it holds the parameters of the layers that are there.
+
+    Args:
+      model: whose layers are replaced in place. Layers under two names, and weights under
+        two names, stay one.
+      marks: as those of `sparse_opt.compile`: `match=<regular expression>
+        block=<rows>x<columns> density=<share>`, matched against the names of weights, as
+        `encoder.0.mlp.weight`; the first that matches counts. What no block divides stays
+        dense.
+      pattern: `random`, `largest` (the blocks of the largest L1 norms), or masks by the
+        names of weights.
+
+    Raises:
+      StepError: a mark that is none, or that matches no weight which it fits; a layer with
+        hooks or a parametrization, which would be lost. Nothing has changed then.
+    """
+    _updates.require_model(model)
+    listed = [marks] if isinstance(marks, str) else marks
+    if not isinstance(listed, Iterable):
+        raise _given.refusal("a list of marks", marks)
+    if not isinstance(pattern, (str, Mapping)):
+        raise _given.refusal(
+            "the pattern 'random', 'largest' or masks by the names of weights", pattern
+        )
+    rules = [_mark(mark) for mark in listed]
+    left: list[str] = []
+    split = _split_attention(model, rules, left)
+    try:
+        found = _find(model, rules, pattern, left)
+    except StepError:
+        for module, name, attention in split:
+            setattr(module, name, attention)
+        raise
+    made: dict[int, Blocks] = {}  # by weights
+    modules: dict[int, Blocks] = {}
+    for module, name, child, weight, rule in found:
+        known = modules.get(id(child))
+        if known is None:
+            first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
+            known = _sparse(child, (rule.rows, rule.cols), rule.density, first)
+            if twin := made.get(id(child.weight)):
+                # One weight of two layers, which have biases of their own.
+                known.weight, known.pattern = twin.weight, twin.pattern
+                known.num_updates = twin.num_updates
+            modules[id(child)] = known
+            made.setdefault(id(child.weight), known)
+    for module, name, child, *_ in found:
+        setattr(module, name, modules[id(child)])
+    for module in model.modules():
+        # Kernels of their own for inference read dense weights; without these they call
+        # their layers.
+        if isinstance(module, torch.nn.TransformerEncoderLayer):
+            module.activation_relu_or_gelu = 0
+        if isinstance(module, torch.nn.TransformerEncoder):
+            module.enable_nested_tensor = module.use_nested_tensor = False
+    stored = sum(layer.weight.numel() for layer in made.values())
+    dense = sum(layer.shape[0] * layer.shape[1] for layer in made.values())
+    _say.line(
+        f"{len(made)} layers have blocks now, {stored:,} of {dense:,} numbers"
+        + (f"; dense as they are: {', '.join(left[:5])}" if left else "")
+    )
+    return model
+
+
+def _rule_of(
+    rules: Sequence[_marks.Mark], weight: str, module: torch.nn.Module
+) -> _marks.Mark | None:
+    """Returns the mark of a weight: one that is a part of attention's packed one has that
+    one's name, too."""
+    names = [weight]
+    if isinstance(module, MultiheadAttention):
+        path, part, _ = weight.rsplit(".", 2) if weight.count(".") > 1 else ("", *weight.split("."))
+        if part in PROJECTIONS:
+            packed = (f"{path}.{name}".lstrip(".") for name in ("in_proj_weight", f"{part}_weight"))
+            names.extend(packed)
+    return next((r for r in rules if any(r.match.search(name) for name in names)), None)
+
+
+def _split_attention(
+    model: torch.nn.Module, rules: Sequence[_marks.Mark], left: list[str]
+) -> list[tuple[torch.nn.Module, str, torch.nn.Module]]:
+    """Puts attention whose projections are layers in place of `torch.nn.MultiheadAttention`
+    of which a mark matches a weight that it fits, and returns what was where."""
+    split: list[tuple[torch.nn.Module, str, torch.nn.Module]] = []
+    made: dict[int, MultiheadAttention] = {}
+    for path, module in list(model.named_modules(remove_duplicate=False)):
+        for name, child in list(module._modules.items()):
+            if type(child) is not torch.nn.MultiheadAttention:
+                continue
+            prefix = f"{path}.{name}.".lstrip(".")
+            rule = None
+            for weight, tensor in child.named_parameters():
+                height = child.embed_dim if weight == "in_proj_weight" else tensor.shape[0]
+                if tensor.dim() == 2:
+                    matching = (r for r in rules if r.match.search(prefix + weight))
+                    found = next(matching, None)
+                    rule = rule or (found and found.fits((height, tensor.shape[1])) and found)
+            if not rule:
+                continue
+            if reason := _obstacle(child):
+                left.append(f"{prefix}in_proj_weight ({reason})")
+                continue
+            _require_no_hooks(prefix[:-1], child, "sparsify")
+            if id(child) not in made:
+                made[id(child)] = MultiheadAttention(child)
+            split.append((module, name, child))
+    for module, name, child in split:
+        setattr(module, name, made[id(child)])
+    return split
+
+
+def _require_no_hooks(name: str, layer: Any, call: str) -> None:
+    """Raises `StepError` for hooks of a layer or its weight, which would be lost with it."""
+    kinds = (
+        "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks",
+        "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
+        "_load_state_dict_post_hooks",
+    )  # fmt: skip
+    own = [
+        held
+        for parameter, weight in layer.named_parameters(recurse=False)
+        if parameter != "bias"  # which stays what it is
+        for held in (weight._backward_hooks, getattr(weight, "_post_accumulate_grad_hooks", None))
+    ]
+    if any(getattr(layer, kind, None) for kind in kinds) or any(own):
+        raise StepError(
+            f"expected a layer without hooks to replace, but got some on that of '{name}':"
+            f" register them after {call}"
+        )
+
+
+def _mark(text: Any) -> _marks.Mark:
+    mark = _marks.Mark.of(text) if isinstance(text, str) else None
+    if mark is None:
+        raise _given.refusal(
+            "a mark 'match=<regular expression> block=<rows>x<columns> density=<share>'", text
+        )
+    return mark
+
+
+def _require_apart(model: torch.nn.Module, replaced: Sequence[Any]) -> None:
+    """Raises `StepError` if a weight to be replaced is one of a module that stays, too."""
+    weights, modules = {id(m.weight) for m in replaced}, {id(m) for m in replaced}
+    for path, module in model.named_modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if id(parameter) in weights and id(module) not in modules:
+                shown = _given.shown(f"{path}.{name}".lstrip("."))
+                raise StepError(
+                    f"expected weights that only marked layers have, but got {shown}, which another"
+                    " module has, too: mark that one as well, leave both out, or untie it first"
+                )
+
+
+def marks_of(model: torch.nn.Module) -> list[str]:
+    """Returns marks of the layers of a model, for a whole step of the dense model. One of the
+    model as it is needs none: `sparse_opt.torch.export` takes layers over.
+
+        marks = nn.marks_of(model)
+        model = nn.densify(model)
+        optimizer = torch.optim.AdamW(model.parameters())
+        export = sparse_opt.torch.export(train_step, model, optimizer, batch)
+        step = sparse_opt.compile(export, marks, pattern="largest")
+    """
+    marks = []
+    for name, layer in _updates.require_model(model).named_modules():
+        if isinstance(layer, Blocks):
+            # As the weight lies in the dense model.
+            rows, cols = layer.block[::-1] if layer.is_transposed else layer.block
+            weight = _given.name(f"{name}.weight".lstrip("."))
+            marks.append(_marks.text_of(weight, rows, cols, layer.density))
+    return marks
+
+
+def densify(model: torch.nn.Module) -> torch.nn.Module:
+    """Puts the dense layers with the same numbers (`torch.nn.Linear`, or the `Conv1D` that
+    was there) in place of block-sparse ones, in place, and returns the model; or the dense
+    layer, of a layer.
+
+    Raises:
+      StepError: a layer with hooks or a parametrization, which would be lost.
+    """
+    modules = list(_updates.require_model(model).named_modules(remove_duplicate=False))
+    for path, module in modules:
+        if isinstance(module, Blocks):
+            weight = _given.name(f"{path}.weight".lstrip("."))
+            _updates.require_parameter(weight, module)
+            _require_no_hooks(weight, module, "densify")
+    if isinstance(model, Blocks):
+        return _dense(model, {})
+    if isinstance(model, MultiheadAttention):
+        return _whole(model)
+    weights: dict[int, torch.nn.Parameter] = {}
+    made: dict[int, torch.nn.Module] = {}
+    for _, module in modules:
+        for name, child in list(module._modules.items()):
+            if isinstance(child, Blocks):
+                if id(child) not in made:
+                    made[id(child)] = _dense(child, weights)
+                setattr(module, name, made[id(child)])
+    for _, module in modules:
+        for name, child in list(module._modules.items()):
+            if isinstance(child, MultiheadAttention):
+                if id(child) not in made:
+                    made[id(child)] = _whole(child)
+                setattr(module, name, made[id(child)])
+    return model
+
+
+def _whole(attention: MultiheadAttention) -> torch.nn.MultiheadAttention:
+    layers = {
+        name: _dense(layer, {}) if isinstance(layer, Blocks) else layer
+        for name, layer in attention.named_children()
+    }
+    return attention.dense(layers)
+
+
+class _Activated(torch.nn.Linear):
+    """The dense layer of one with an activation."""
+
+    activation: str
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _linear.ACTIVATIONS[self.activation](super().forward(x))
+
+
+def _dense(layer: Blocks, weights: dict[int, torch.nn.Parameter]) -> torch.nn.Module:
+    """Returns the dense layer of one, whose weight is that in `weights` of one that it is
+    shared with."""
+    weight = layer.dense_weight()
+    dense: Any
+    if isinstance(layer, Embedding):
+        # Without memory of its own, which the weight has.
+        dense = torch.nn.Embedding(*layer.shape, layer.padding_idx, device="meta", dtype=weight.dtype)
+    elif layer.is_transposed:
+        from transformers.pytorch_utils import Conv1D
+
+        dense, weight = Conv1D(*layer.shape).to(weight.dtype), weight.t().contiguous()
+    else:
+        activation = getattr(layer, "activation", "")
+        dense = (_Activated if activation else torch.nn.Linear)(
+            layer.shape[1], layer.shape[0], layer.bias is not None, device="meta",
+            dtype=weight.dtype,
+        )  # fmt: skip
+        if activation:
+            dense.activation = activation
+    made = torch.nn.Parameter(weight, layer.weight.requires_grad)
+    dense.weight = weights.setdefault(id(layer.weight), made)
+    if isinstance(layer, Linear) and layer.bias is not None:
+        dense.bias = layer.bias
+    found: torch.nn.Module = dense.train(layer.training)
+    return found
