@@ -117,9 +117,8 @@ def require_marks(
     """Raises `ExportError` for marks that no step with these weights takes, by their
     names, shapes and types alone; those that are `taken` have marks."""
     try:
-        _require_list(marks)
+        marks, weights = _listed(marks), list(weights)
         _marks.require_apart(taken, marks)
-        weights = list(weights)
         if marks and not weights:
             raise StepError(_NO_WEIGHTS)
         text = _marks.step_of(weights)
@@ -138,13 +137,12 @@ _NO_WEIGHTS = (
 )
 
 
-def _require_list(marks: Any) -> None:
+def _listed(marks: Any) -> list[str]:
     if isinstance(marks, str):
         raise StepError(
             f"expected a list of marks, but got '{marks}': put it into brackets"
         )
-    if not isinstance(marks, Iterable):
-        raise _given.refusal("a list of marks", marks)
+    return _given.listed("a list of marks", marks)
 
 
 def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
@@ -154,7 +152,7 @@ def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
     require_text(export)
     if marks is None:
         marks = export.marks if isinstance(export, Export) else ()
-    _require_list(marks)
+    marks = _listed(marks)
     _given.seed(seed)
     if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
         raise StepError(_NO_WEIGHTS)

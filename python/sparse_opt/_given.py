@@ -93,6 +93,22 @@ def block(value: Any) -> tuple[int, int]:
     return sizes[0], sizes[1]
 
 
+def size(name: str, value: Any) -> int:
+    """Returns a number of rows or columns, which kernels count in 32 bits."""
+    return integer(name, value, 1, 2**31 - 1)
+
+
+def listed(expected: str, value: Any) -> list[Any]:
+    """Returns what is given in a list, or in another collection, which a text is not."""
+    try:
+        found = list(value)
+    except TypeError as error:
+        raise refusal(expected, value) from error
+    if isinstance(value, str):
+        raise refusal(expected, value)
+    return found
+
+
 def mask(expected: str, value: Any) -> np.ndarray[Any, Any]:
     """Returns an array of flags of any framework that NumPy reads, or of lists."""
     try:

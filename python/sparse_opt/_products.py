@@ -162,8 +162,8 @@ def matrix_of(shape: Any, block: Any, density: Any) -> Matrix:
     """Returns the type, of float32, of a matrix of which a share of the blocks is stored."""
     if not isinstance(shape, (list, tuple)) or len(shape) != 2:
         raise _given.refusal("the shape of a weight, (outputs, inputs)", shape)
-    outputs = _given.integer("outputs", shape[0], 1)
-    inputs = _given.integer("inputs", shape[1], 1)
+    outputs = _given.size("outputs", shape[0])
+    inputs = _given.size("inputs", shape[1])
     rows, cols = block_of((outputs, inputs), block)
     blocks = (outputs // rows) * (inputs // cols)
     slots = _library.density_blocks(_given.density(density), blocks)

@@ -11,7 +11,7 @@ import functools
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,9 +124,8 @@ class Rules:
     """
 
     def __init__(self, groups: Groups) -> None:
-        if isinstance(groups, str) or not isinstance(groups, (Group, Iterable)):
-            raise _given.refusal(_GROUPS, groups)
-        listed = [groups] if isinstance(groups, (Group, Mapping)) else list(groups)
+        given: Any = [groups] if isinstance(groups, (Group, Mapping)) else groups
+        listed = _given.listed(_GROUPS, given)
         described = [_described(group) for group in listed]
         self._handle = ctypes.c_void_p()
         self._destroy = library().bsr_sparsity_destroy

@@ -152,19 +152,23 @@ def _require_arrays(**given: Any) -> None:
             raise _given.refusal(f"{name} to be an array", value)
 
 
+def _require_shape(name: str, value: Any, shape: tuple[int, ...]) -> None:
+    _require_arrays(**{name: value})
+    if tuple(value.shape) != shape:
+        raise StepError(f"expected {name} of {list(shape)}, but got {list(value.shape)}")
+
+
 def _require_values(name: str, values: Any, pattern: Any) -> None:
     """Raises `StepError` unless values are the blocks of a pattern."""
-    shape = [*_stack(_require_pattern(pattern)), pattern.slots, *pattern.block]
-    _require_arrays(**{name: values})
-    if list(values.shape) != shape:
-        raise StepError(f"expected {name} to be {shape}, but got {list(values.shape)}")
+    shape = (*_stack(_require_pattern(pattern)), pattern.slots, *pattern.block)
+    _require_shape(name, values, shape)
 
 
 def _type_of(dtype: Any) -> str:
     """Returns a type as kernels have it, or ''."""
     try:
         return _TYPES.get(np.dtype(dtype).name, "")
-    except TypeError:  # of keys, and of other frameworks
+    except (TypeError, ValueError):  # of keys, and of other frameworks
         return ""
 
 
@@ -225,8 +229,7 @@ def linear(
         by. `jax.grad` with respect to them makes the norms, and no dense gradient.
     """
     _require_pattern(pattern)
-    others = {"bias": bias, "scores": scores}
-    _require_arrays(values=values, x=x, **{n: a for n, a in others.items() if a is not None})
+    _require_arrays(values=values, x=x)
     type = _type_of(values.dtype)
     shape = (pattern.slots, *pattern.block)
     if not type or values.shape != shape or x.dtype != values.dtype:
@@ -240,10 +243,10 @@ def linear(
         )
     if scores is None:
         scores = jnp.zeros((0, 0), jnp.float32)
-    elif scores.shape != pattern.grid:
-        raise StepError(
-            f"expected scores of {list(pattern.grid)}, but got {list(scores.shape)}"
-        )
+    else:
+        _require_shape("scores", scores, pattern.grid)
+    if bias is not None:
+        _require_shape("a bias", bias, pattern.shape[:1])
     _ffi.register(_TARGET, _answer)
     y: jax.Array = _call.bind(
         values, pattern.indices, x, scores, matrix=pattern._matrix(type)
@@ -456,7 +459,9 @@ def update_patterns(
         _require_values(f"'{_given.name(name)}'", held[name], pattern)
         array = _arrays.memory(name, held[name])
         if not (type := _type_of(held[name].dtype)):
-            raise _given.refusal(f"'{name}' of {', '.join(_TYPES)}", held[name].dtype)
+            raise StepError(
+                f"expected '{name}' of {', '.join(_TYPES)}, but got {held[name].dtype}"
+            )
         matrix = pattern._matrix(type)
         indices, updates = np.asarray(pattern.indices), np.asarray(pattern.updates)
         for member, at in members[name]:
@@ -466,18 +471,14 @@ def update_patterns(
         method, drop, norm=norm, density=density, allow_return=allow_return,
     )  # fmt: skip
     given = {} if scores is None else _leaves(scores)
-    scored = {
-        member: np.asarray(
-            require_scores(name, given.get(name), "give update_patterns(..., scores=...) that"),
-            np.float32,
-        )[at]
-        for name in found
-        for member, at in members[name]
-        if needs_scores(due[member])
-    }
-    for name, norms in scored.items():
-        if norms.shape != (grid := weights[name].matrix.grid):
-            raise StepError(f"expected scores of {list(grid)}, but got {list(norms.shape)}")
+    scored = {}
+    for name, pattern in found.items():
+        for member, at in members[name]:
+            if needs_scores(due[member]):
+                how = "give update_patterns(..., scores=...) that"
+                norms = require_scores(name, given.get(name), how)
+                _require_shape("scores", norms, (*_stack(pattern), *pattern.grid))
+                scored[member] = np.asarray(norms, np.float32)[at]
     _pattern_updates.update(weights, due, scored, seed)
 
     def stacked(name: str, field: str) -> Any:

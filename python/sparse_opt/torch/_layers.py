@@ -189,8 +189,8 @@ class Linear(Blocks):
                 f"expected an activation of {', '.join(_activations.NAMES)}, but got"
                 f" {activation!r}"
             )
-        in_features = _given.integer("in_features", in_features, 1)
-        out_features = _given.integer("out_features", out_features, 1)
+        in_features = _given.size("in_features", in_features)
+        out_features = _given.size("out_features", out_features)
         super().__init__((out_features, in_features), block, density, pattern, dtype, device)
         self.in_features, self.out_features = in_features, out_features
         self.activation = activation
@@ -278,8 +278,8 @@ class Embedding(Blocks):
         dtype: torch.dtype | None = None,
         device: Any = None,
     ) -> None:
-        rows = _given.integer("num_embeddings", num_embeddings, 1)
-        cols = _given.integer("embedding_dim", embedding_dim, 1)
+        rows = _given.size("num_embeddings", num_embeddings)
+        cols = _given.size("embedding_dim", embedding_dim)
         if padding_idx is not None:
             padding_idx = _given.integer("padding_idx", padding_idx, -rows, rows - 1) % rows
         super().__init__((rows, cols), block, density, pattern, dtype, device)
@@ -358,7 +358,7 @@ def _device(device: Any) -> torch.device:
         return torch.get_default_device()
     try:
         return torch.device(device)
-    except (TypeError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise _given.refusal("a device of PyTorch", device) from error
 
 

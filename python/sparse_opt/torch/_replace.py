@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -161,9 +161,7 @@ def sparsify(
         hooks or a parametrization, which would be lost. Nothing has changed then.
     """
     _updates.require_model(model)
-    listed = [marks] if isinstance(marks, str) else marks
-    if not isinstance(listed, Iterable):
-        raise _given.refusal("a list of marks", marks)
+    listed = [marks] if isinstance(marks, str) else _given.listed("a list of marks", marks)
     if not isinstance(pattern, (str, Mapping)):
         raise _given.refusal(
             "the pattern 'random', 'largest' or masks by the names of weights", pattern

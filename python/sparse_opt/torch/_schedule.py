@@ -125,13 +125,14 @@ class Sparsity:
         methods = self._methods()
         if not isinstance(state, Mapping) or not {"done", "methods"} <= set(state):
             raise _given.refusal("what state_dict() of a Sparsity returned", state)
-        done = _given.integer("'done'", state["done"])
-        if len(state["methods"]) != len(methods):
+        done = _given.integer("'done'", state["done"], 0, 2**63 - 1)
+        known = _given.listed("a list of the states of methods", state["methods"])
+        if len(known) != len(methods):
             raise StepError(
                 f"expected the state of {len(methods)} methods in Python, but got that of"
-                f" {len(state['methods'])}"
+                f" {len(known)}"
             )
-        for method, own in zip(methods, state["methods"]):
+        for method, own in zip(methods, known):
             method.load_state_dict(own)
         self.done = done
         self._keep()

@@ -56,10 +56,11 @@ refuse(nn.linear, values, None, x)
 refuse(nn.init, key, pattern, "int8")
 refuse(nn.init, key, pattern, "x")
 # CHECK-NEXT: expected values to be an array, but got None
-# CHECK-NEXT: expected values to be [12, 8, 8], but got [12, 8, 4]
+# CHECK-NEXT: expected values of [12, 8, 8], but got [12, 8, 4]
 # CHECK-NEXT: expected weight to be an array, but got 3
 # CHECK-NEXT: expected x to be an array, but got [1.0, 2.0]
-# CHECK-NEXT: expected bias to be an array, but got 1.0
+# CHECK-NEXT: expected a bias to be an array, but got 1.0
+# CHECK-NEXT: expected a bias of [32], but got [1, 32]
 # CHECK-NEXT: expected scores to be an array, but got 'l1'
 # CHECK-NEXT: expected values [12, 8, 8] and activations of one floating-point type, but got [2] of key<fry> and float32
 refuse(nn.to_dense, None, pattern)
@@ -67,6 +68,7 @@ refuse(nn.to_dense, values[..., :4], pattern)
 refuse(nn.from_dense, 3, pattern)
 refuse(nn.linear, values, pattern, [1.0, 2.0])
 refuse(nn.linear, values, pattern, x, 1.0)
+refuse(nn.linear, values, pattern, x, jnp.zeros((1, 32)))
 refuse(nn.linear, values, pattern, x, scores="l1")
 refuse(nn.linear, jax.random.split(key), pattern, x)
 
@@ -92,9 +94,10 @@ for seed in (-1, 1.5, None):
 # CHECK-NEXT: expected one of static, set, rigl, gmp, but got None
 # CHECK-NEXT: expected allow_return to be True or False, but got 'no'
 # CHECK-NEXT: expected 'w' to be an array, but got 3
-# CHECK-NEXT: expected 'w' to be [12, 8, 8], but got [12, 64]
-# CHECK-NEXT: expected 'w' of float32, float64, bfloat16, float16, but got dtype('int32')
+# CHECK-NEXT: expected 'w' of [12, 8, 8], but got [12, 64]
+# CHECK-NEXT: expected 'w' of float32, float64, bfloat16, float16, but got int32
 # CHECK-NEXT: expected scores of [4, 6], but got [6, 4]
+# CHECK-NEXT: expected scores to be an array, but got 'l1'
 # CHECK-NEXT: expected names of layers without control characters, but got 'a\nb'
 refuse(updated, method=None)
 refuse(updated, allow_return="no")
@@ -102,4 +105,5 @@ refuse(updated, 3)
 refuse(updated, values.reshape(12, 64))
 refuse(updated, jnp.zeros(values.shape, jnp.int32))
 refuse(updated, method="rigl", scores={"w": jnp.zeros((6, 4))})
+refuse(updated, method="rigl", scores={"w": "l1"})
 refuse(updated, name="a\nb")

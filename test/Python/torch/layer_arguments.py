@@ -55,7 +55,9 @@ for density in (None, "0.1", float("nan"), True, 1.5):
 for features in (0, -3, 1.5, "32", None, False):
     refuse(nn.Linear, features, 32)
 # CHECK-NEXT: expected out_features to be an integer from 1, but got a Tensor
+# CHECK-NEXT: expected out_features to be an integer from 1 to 2147483647, but got 2147483648
 refuse(nn.Linear, 32, torch.ones(3, 3))
+refuse(nn.Linear, 32, 2**31)
 # CHECK-NEXT: expected the pattern 'random' or a mask, but got None
 # CHECK-NEXT: expected the pattern 'random' or a mask, but got 'most'
 # CHECK-NEXT: expected the pattern 'random' or a mask, but got 3
@@ -98,9 +100,9 @@ refuse(nn.Sparsity, layer.modules(), optimizer, Group(), steps=3)
 # CHECK-NEXT: expected on to be True or False, but got 'yes'
 refuse(nn.keep_gradients, layer, on="yes")
 # CHECK-NEXT: expected a list of marks, but got None
-# CHECK-NEXT: expected a list of marks, but got 5
+# CHECK-NEXT: expected a list of marks, but got array(5)
 # CHECK-NEXT: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 5
-for marks in (None, 5, [5]):
+for marks in (None, np.array(5), [5]):
     refuse(nn.sparsify, network(), marks)
 # CHECK-NEXT: expected the pattern 'random', 'largest' or masks by the names of weights, but got None
 # CHECK-NEXT: expected the pattern 'random', 'largest' or masks by the names of weights, but got a ndarray
@@ -183,7 +185,8 @@ refuse(scheduled, [Group(match="none"), {"init": {"type": "file", "file": "x"}}]
 # CHECK-NEXT: expected what state_dict() of a Sparsity returned, but got None
 # CHECK-NEXT: expected what state_dict() of a Sparsity returned, but got {}
 # CHECK-NEXT: expected 'done' to be an integer from 0, but got 'all'
-for state in (None, {}, {"done": "all", "methods": []}):
+# CHECK-NEXT: expected a list of the states of methods, but got None
+for state in (None, {}, {"done": "all", "methods": []}, {"done": 0, "methods": None}):
     refuse(scheduled().load_state_dict, state)
 
 # Compiled steps have the same checks.
