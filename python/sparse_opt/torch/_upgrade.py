@@ -133,8 +133,8 @@ def _prefix(name: str) -> str:
 
 
 def _put(weight: torch.nn.Parameter, values: Tensor) -> None:
-    """Gives a parameter memory of another shape. Autograd looks at the shape that the
-    gradient has to have again where the type changes, and only there."""
+    """Gives a parameter memory of another shape. While a graph of it is alive, autograd goes
+    on to expect gradients of the old shape, until the type changes."""
     weight.grad = None
     other = torch.float32 if values.dtype == torch.float64 else torch.float64
     weight.data = values.new_empty(0, dtype=other)
