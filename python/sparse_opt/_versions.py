@@ -43,12 +43,12 @@ def load(extra: str, tested: Tested, modules: Sequence[str]) -> None:
         if not outside:
             raise
         raise ExportError(
-            f"{outside[0]}, which lacks what an export needs ({error}): {install}"
+            f"{outside[0]}, which lacks what is needed ({error}): {install}"
         ) from error
     for sentence in outside:
         warnings.warn(
-            f"{sentence}, which was not tested: it has the names that an export"
-            f" needs, so it goes on; else {install}",
+            f"{sentence}, which was not tested: it has the names that are"
+            f" needed, so it goes on; else {install}",
             stacklevel=3,
         )
 

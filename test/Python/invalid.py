@@ -125,8 +125,8 @@ refuse(export, lambda s, x: (s, abs(x).sum()), vector, vector.astype(np.complex6
 # CHECK: expected a regular expression, but got '(': missing ), unterminated subpattern at position 0
 refuse(export, lambda s: (s, s.sum()), vector, roles={"(": "param"})
 
-# CHECK: expected jax at least 0.9 and below 0.11, but got 0.11.2, which was not tested: it has the names that an export needs, so it goes on; else install 'sparse-opt[jax]'
-# CHECK: expected jax at least 0.9 and below 0.11, but got 0.11.2, which lacks what an export needs (cannot import name 'jax_mlir_ext' from 'jax._src.lib' ({{.*}})): install 'sparse-opt[jax]'
+# CHECK: expected jax at least 0.9 and below 0.11, but got 0.11.2, which was not tested: it has the names that are needed, so it goes on; else install 'sparse-opt[jax]'
+# CHECK: expected jax at least 0.9 and below 0.11, but got 0.11.2, which lacks what is needed (cannot import name 'jax_mlir_ext' from 'jax._src.lib' ({{.*}})): install 'sparse-opt[jax]'
 version = importlib.metadata.version
 importlib.metadata.version = lambda package: "0.11.2" if package == "jax" else version(package)
 with warnings.catch_warnings(record=True) as caught:

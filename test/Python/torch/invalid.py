@@ -358,7 +358,7 @@ refuse(export, refuse_loss_step, clash, torch.optim.SGD(clash.parameters()), out
 # CHECK: expected an init of the form zeros, ones, constant(c) or normal(sd), but got 'uniform'
 refuse_step(refuse_loss_step, inits={"": "uniform"})
 
-# CHECK: expected torch at least 2.14 and below 2.16, but got 2.9.1+cpu, which was not tested: it has the names that an export needs, so it goes on; else install 'sparse-opt[torch]'
+# CHECK: expected torch at least 2.14 and below 2.16, but got 2.9.1+cpu, which was not tested: it has the names that are needed, so it goes on; else install 'sparse-opt[torch]'
 # CHECK: went on
 version = importlib.metadata.version
 importlib.metadata.version = lambda package: "2.9.1+cpu" if package == "torch" else version(package)
@@ -368,7 +368,7 @@ with warnings.catch_warnings(record=True) as caught:
     export(step_of(lambda model, x: model(x).mean()), model, torch.optim.SGD(model.parameters()), torch.ones(2, 4))
 print(*(warning.message for warning in caught), "went on", sep="\n")
 
-# CHECK: expected torch at least 2.14 and below 2.16, but got 2.9.1+cpu, which lacks what an export needs (module 'torch.compiler' has no attribute 'set_stance'): install 'sparse-opt[torch]'
+# CHECK: expected torch at least 2.14 and below 2.16, but got 2.9.1+cpu, which lacks what is needed (module 'torch.compiler' has no attribute 'set_stance'): install 'sparse-opt[torch]'
 kept = {name: sys.modules.pop(name) for name in [*sys.modules] if name.startswith("sparse_opt.torch._")}
 for name in kept:
     vars(sparse_opt.torch).pop(name.rpartition(".")[2], None)
