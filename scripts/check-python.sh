@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 environment=$PWD/build/python
 deadline=$((SECONDS + ${SECONDS_TO_INSTALL:-600}))
-extras=(jax test torch huggingface trainer lightning schedulefree equinox flax) # small ones first, but what needs PyTorch
+extras=(jax test torch huggingface trainer lightning schedulefree equinox flax keras) # small ones first, but what needs PyTorch
 gigabytes=12 # while PyTorch's wheels are unpacked; 6 are left in the end
 
 # Prints the requirements of extras.
