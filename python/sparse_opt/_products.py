@@ -404,10 +404,11 @@ class _Kernel:
         self._functions = (_RowFunction * len(sizes))(*map(_RowFunction, sizes))
         self._loaded: list[ctypes.CDLL] = []
         self._lock = threading.Lock()
-        # Of the library's buffers: whose address, and how many bytes behind that.
+        # Of the buffers of all libraries: what they are, and whose address each has and how
+        # many bytes behind that.
+        self._buffers: Any = None
+        self._addresses: Any = None
         self._places: list[tuple[str, int]] = []
-        self._addresses = ctypes.c_void_p * 0
-        self._buffers = (_RowBuffer * 1)()
         # What has no parallel loop has no OpenMP.
         self._set_threads: Any = None
         self._run = _run_rows()
@@ -416,6 +417,18 @@ class _Kernel:
         """Computes it of the memory at addresses, by name; that of `pattern` holds all
         indices."""
         missing = ctypes.c_int64(-1)
+        if not self._places:
+            with self._lock:
+                if not self._places:
+                    # None is loaded: this says which one is needed.
+                    none = (ctypes.c_int64 * 1)()
+                    _library.check(self._run(
+                        self._functions, len(self._functions), none, 0, none, tokens,
+                        ctypes.byref(missing),
+                    ))  # fmt: skip
+                    if missing.value < 0:
+                        return
+                    self._load(missing.value)
         while True:
             if self._set_threads is not None and _scratch.threads is not threads:
                 self._set_threads(threads.count)

@@ -71,6 +71,25 @@ for thread in threads:
     thread.join()
 print("failed:", failed)  # CHECK: failed: []
 
+# The first calls of kernels, at once.
+fresh = nn.Linear(96, 80, density=0.5)
+wants = {tokens: torch.nn.functional.linear(torch.ones(tokens, 96), fresh.dense_weight(), fresh.bias) for tokens in (1, 70, 300)}
+start = threading.Barrier(6)
+
+
+def call_first(tokens):
+    start.wait()
+    with torch.no_grad():
+        failed.extend([tokens] * (not torch.allclose(fresh(torch.ones(tokens, 96)), wants[tokens], atol=1e-5)))
+
+
+threads = [threading.Thread(target=call_first, args=(tokens,)) for tokens in (1, 70, 300, 1, 70, 300)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("first failed:", failed)  # CHECK: first failed: []
+
 # A process that was forked has no threads but its own.
 torch.set_num_threads(4)
 child = os.fork()
