@@ -94,6 +94,9 @@ mesh = Mesh(np.array(jax.devices()), ("batch",))
 parted = jax.jit(jax.shard_map(lambda v, x: nn.linear(v, pattern, x), mesh=mesh,
                                in_specs=(PartitionSpec(), PartitionSpec("batch")), out_specs=PartitionSpec("batch")))
 assert is_close(parted(values, x), x @ weight.T, "float32")
+parted = jax.shard_map(lambda v, x: jax.lax.psum(jax.grad(loss)(v, x), "batch"), mesh=mesh, check_vma=False,
+                       in_specs=(PartitionSpec(), PartitionSpec("batch")), out_specs=PartitionSpec())
+assert is_close(jax.jit(parted)(values, x), nn.from_dense(wanted[0], pattern), "float32")
 donated = jax.jit(lambda v, x: v - 0.1 * jax.grad(loss)(v, x), donate_argnums=0)
 assert is_close(donated(values + 0, x), values - 0.1 * nn.from_dense(wanted[0], pattern), "float32")
 print("transformations")  # CHECK: transformations
