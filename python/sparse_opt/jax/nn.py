@@ -110,13 +110,16 @@ def random_pattern(
       density: the share of blocks that is stored, above 0, at most 1.
     """
     matrix = _products.matrix_of(shape, block, density)
+    order = jax.random.permutation(key, matrix.grid[0] * matrix.grid[1])
+
+    def draw(order: Any) -> Any:
+        return matrix.pattern_at(np.asarray(order)[: matrix.slots])
+
+    if not isinstance(order, jax.core.Tracer):
+        return _first(matrix, jnp.asarray(draw(order)))
     # In jit, vmap and eval_shape, too: how many blocks there are depends on no key.
-    indices = jax.pure_callback(
-        lambda order: matrix.pattern_at(np.asarray(order)[: matrix.slots]),
-        jax.ShapeDtypeStruct((matrix.offsets[-1],), jnp.int32),  # type: ignore[no-untyped-call]
-        jax.random.permutation(key, matrix.grid[0] * matrix.grid[1]),
-        vmap_method="sequential",
-    )
+    result = jax.ShapeDtypeStruct((matrix.offsets[-1],), jnp.int32)  # type: ignore[no-untyped-call]
+    indices = jax.pure_callback(draw, result, order, vmap_method="sequential")
     return _first(matrix, indices)
 
 
