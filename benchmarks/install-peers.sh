@@ -18,6 +18,9 @@ venv=build/benchmarks/venv
 [[ -x $venv/bin/python ]] || python3 -m venv "$venv"
 # The versions of JAX and optax are those of the front door.
 "$venv/bin/pip" install --quiet torch mkl './python[jax]'
+# Layers of single weights for processors. SparseProp builds with what is there.
+"$venv/bin/pip" install --quiet --no-deps sparselab==0.2.2 pybind11 setuptools wheel
+"$venv/bin/pip" install --quiet --no-deps --no-build-isolation sparseprop==0.1.14
 
 cmake --preset dev -DBSR_BENCHMARKS=ON
 cmake --build --preset dev --target sparse-compile bsr-peers

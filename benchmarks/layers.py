@@ -4,8 +4,10 @@
 
     benchmarks/layers.py [--threads N] [--runs N] [--filter REGEX]
 
-prints a table (docs/layers.md). Both are called in turn in one process; times are medians.
-Each result is compared with the dense layer of the same weight before it is timed.
+prints a table (docs/layers.md). All are called in turn in one process; times are medians.
+Each result is compared with the dense layer of the same weight before it is timed. Beside
+blocks of 1x1 stand SparseLab, SparseProp and torch.sparse, where they are installed
+(benchmarks/install-peers.sh): how many times as fast as torch.nn.Linear each is.
 """
 
 import argparse
@@ -44,6 +46,43 @@ def check(sparse, dense, x, gradient):
             raise SystemExit(f"error: expected results within 1e-5, but got {error:.2g}")
 
 
+class TorchSparse(torch.nn.Module):
+    """A linear layer by torch.sparse: the gradient of its weight is made of the stored entries."""
+
+    def __init__(self, dense):
+        super().__init__()
+        self.weight = torch.nn.Parameter(dense.weight.detach().to_sparse_csr())
+        self.bias = torch.nn.Parameter(dense.bias.detach().clone())
+
+    def forward(self, x):
+        return torch.sparse.mm(self.weight, x.t()).t() + self.bias
+
+
+def peers(dense, density):
+    """Yields other layers of single weights, by name, each with the dense layer of the same weight."""
+    rows, cols = dense.weight.shape
+    try:
+        import sparselab
+
+        layer = sparselab.SparseLinear(cols, rows, sparsity=1 - density)
+        twin = torch.nn.Linear(cols, rows)
+        with torch.no_grad():
+            twin.weight.copy_(torch.as_tensor(layer._csr.to_dense()))
+            twin.bias.copy_(layer.bias)
+        yield "SparseLab", layer, twin
+    except ImportError:
+        pass
+    try:
+        import sparseprop
+        from sparseprop.modules import SparseLinear
+
+        sparseprop.set_num_threads(torch.get_num_threads())
+        yield "SparseProp", SparseLinear.from_dense(dense), dense
+    except ImportError:
+        pass
+    yield "torch.sparse", TorchSparse(dense), dense
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
@@ -62,14 +101,24 @@ def main():
                 sparse = nn.Linear(cols, rows, block=block, density=density)
                 dense = nn.densify(sparse)
                 x, gradient = torch.randn(tokens, cols, requires_grad=True), torch.randn(tokens, rows)
-                check(sparse, dense, x, gradient)
-                times = [[measure(layer, x, gradient) for layer in (sparse, dense)] for _ in range(options.runs)]
-                (forward, backward), (first, second) = (
+                others = list(peers(dense, density)) if block == 1 else []
+                for layer, twin in [(sparse, dense), *((layer, twin) for _, layer, twin in others)]:
+                    check(layer, twin, x, gradient)
+                layers = [sparse, dense, *(layer for _, layer, _ in others)]
+                times = [[measure(layer, x, gradient) for layer in layers] for _ in range(options.runs)]
+                medians = [
                     [statistics.median(run[number][part] for run in times) * 1e3 for part in range(2)]
-                    for number in range(2)
+                    for number in range(len(layers))
+                ]
+                (forward, backward), (first, second) = medians[:2]
+                beside = "".join(
+                    f"   {peer} {(first + second) / sum(own):.2f}" for (peer, *_), own in zip(others, medians[2:])
                 )
                 ratio = (first + second) / (forward + backward)
-                print(f"{name:26} {forward:12.2f} {first:8.2f} {backward:13.2f} {second:8.2f} {ratio:6.2f}", flush=True)
+                print(
+                    f"{name:26} {forward:12.2f} {first:8.2f} {backward:13.2f} {second:8.2f} {ratio:6.2f}{beside}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":
