@@ -11,10 +11,10 @@
 namespace mlir::bsr {
 
 /// Links `object` with the OpenMP runtime `openMP`, LLVM's if that is empty, to
-/// the shared library `library`, a file that is there. Fails if the library would have something undefined.
-/// Needs no other program, and no development files: LLVM's linker is linked
-/// in. It runs in a copy of this process, since it takes LLVM's options for its
-/// own.
+/// the shared library `library`, a file that is there. Fails if the library
+/// would have something undefined. Needs no other program, and no development
+/// files: LLVM's linker is linked in. It runs in a copy of this process, since
+/// it takes LLVM's options for its own.
 llvm::Error linkLibrary(llvm::StringRef object, llvm::StringRef library,
                         llvm::StringRef openMP);
 
