@@ -2,6 +2,8 @@
 #
 # Prints how something is refused, and makes a step wrong.
 
+import importlib
+import importlib.metadata
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,22 @@ def refuse(action: Any, *arguments: Any, **options: Any) -> None:
         print("accepted")
     except (sparse_opt.ExportError, sparse_opt.StepError, NotImplementedError) as error:
         print(error)
+
+
+def refuse_without(package: str, module: Any) -> None:
+    """Prints how a module is refused where a package is not installed."""
+    version = importlib.metadata.version
+
+    def none(name: str) -> str:
+        if name == package:
+            raise importlib.metadata.PackageNotFoundError
+        return version(name)
+
+    importlib.metadata.version = none
+    try:
+        refuse(importlib.reload, module)
+    finally:
+        importlib.metadata.version = version
 
 
 def store_all(step: Any) -> None:

@@ -5,8 +5,6 @@
 # REQUIRES: equinox
 # RUN: rm -rf %t && env SPARSE_OPT_CACHE=%t/cache %python -u %s %src_root 2>&1 | FileCheck %s
 
-import importlib
-import importlib.metadata
 import io
 import sys
 
@@ -17,6 +15,7 @@ import numpy as np
 import optax
 import sparse_opt
 from masked import BETAS, EPSILON, RATE, Masked, snippet
+from refusals import refuse, refuse_without
 from sparse_opt.jax import equinox as sparse
 from sparse_opt.jax import nn
 
@@ -139,37 +138,19 @@ exec(snippet(sys.argv[1], "import equinox as sparse"), {})
 print("page")  # CHECK: page
 
 
-def refused(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-        print("accepted")
-    except ValueError as error:
-        print(error)
-
-
 key = jax.random.key(0)
 # CHECK: expected blocks that divide the weight, 30x48 (outputs by inputs), but got 16x16
-refused(sparse.Linear, 48, 30, key=key)
+refuse(sparse.Linear, 48, 30, key=key)
 # CHECK: expected a density above 0, at most 1, but got 2
-refused(sparse.Linear, 48, 32, density=2, key=key)
+refuse(sparse.Linear, 48, 32, density=2, key=key)
 # CHECK: expected activations [..., 32], but got [48]
-refused(layer, jnp.zeros(48))
+refuse(layer, jnp.zeros(48))
 # CHECK: expected a tree with patterns, but got none
-refused(sparse.update_patterns, eqx.nn.Linear(3, 4, key=key))
+refuse(sparse.update_patterns, eqx.nn.Linear(3, 4, key=key))
 # CHECK: expected the gradient of 'values' for a method that scores all blocks, but got none
-refused(sparse.update_patterns, layer, method="rigl")
+refuse(sparse.update_patterns, layer, method="rigl")
 # CHECK: expected scores for all block-sparse layers and no others, as scores_of(model) makes them, but got other ones at 'layers.0.values'
-refused(sparse.with_scores, network(key), sparse.scores_of(layer))
+refuse(sparse.with_scores, network(key), sparse.scores_of(layer))
 # CHECK: expected equinox at least 0.13 and below 0.14, but got none: install 'sparse-opt[equinox]'
-version = importlib.metadata.version
-
-
-def none(package):
-    if package == "equinox":
-        raise importlib.metadata.PackageNotFoundError
-    return version(package)
-
-
-importlib.metadata.version = none
-refused(importlib.reload, sparse)
+refuse_without("equinox", sparse)
 # CHECK-NOT: accepted

@@ -5,8 +5,6 @@
 # REQUIRES: flax
 # RUN: rm -rf %t && mkdir %t && env SPARSE_OPT_CACHE=%t/cache %python -u %s %src_root %t 2>&1 | FileCheck %s
 
-import importlib
-import importlib.metadata
 import sys
 
 import jax
@@ -17,6 +15,7 @@ import orbax.checkpoint
 import sparse_opt
 from flax import nnx
 from masked import BETAS, EPSILON, RATE, Masked, snippet
+from refusals import refuse, refuse_without
 from sparse_opt.jax import flax as sparse
 from sparse_opt.jax import nn
 
@@ -154,34 +153,16 @@ exec(snippet(root, "import flax as sparse"), {})
 print("page")  # CHECK: page
 
 
-def refused(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-        print("accepted")
-    except ValueError as error:
-        print(error)
-
-
 # CHECK: expected blocks that divide the weight, 30x48 (outputs by inputs), but got 16x16
-refused(sparse.Linear, 48, 30, rngs=nnx.Rngs(0))
+refuse(sparse.Linear, 48, 30, rngs=nnx.Rngs(0))
 # CHECK: expected a density above 0, at most 1, but got 2
-refused(sparse.Linear, 48, 32, density=2, rngs=nnx.Rngs(0))
+refuse(sparse.Linear, 48, 32, density=2, rngs=nnx.Rngs(0))
 # CHECK: expected activations [..., 32], but got [4, 48]
-refused(model, jnp.zeros((4, 48)))
+refuse(model, jnp.zeros((4, 48)))
 # CHECK: expected a tree with patterns, but got none
-refused(sparse.update_patterns, nnx.Linear(3, 4, rngs=nnx.Rngs(0)))
+refuse(sparse.update_patterns, nnx.Linear(3, 4, rngs=nnx.Rngs(0)))
 # CHECK: expected the gradient of 'down.values' for a method that scores all blocks, but got none
-refused(sparse.update_patterns, model, method="rigl")
+refuse(sparse.update_patterns, model, method="rigl")
 # CHECK: expected flax at least 0.12 and below 0.13, but got none: install 'sparse-opt[flax]'
-version = importlib.metadata.version
-
-
-def none(package):
-    if package == "flax":
-        raise importlib.metadata.PackageNotFoundError
-    return version(package)
-
-
-importlib.metadata.version = none
-refused(importlib.reload, sparse)
+refuse_without("flax", sparse)
 # CHECK-NOT: accepted

@@ -10,8 +10,6 @@
 
 # BACKEND: expected Keras on its backend jax or torch, but got '[[BACKEND]]': set the environment's KERAS_BACKEND before keras is imported
 
-import importlib
-import importlib.metadata
 import sys
 import types
 
@@ -20,6 +18,7 @@ import numpy as np
 import sparse_opt
 import sparse_opt.keras
 from masked import BETAS, EPSILON, RATE, Masked, snippet
+from refusals import refuse, refuse_without
 from sparse_opt.keras import Dense, UpdatePatterns, update_patterns
 
 root, folder = sys.argv[1:]
@@ -165,47 +164,29 @@ exec(snippet(root, "sparse_opt.keras"), {"path": f"{folder}/page.keras"})
 print("page")  # CHECK: page
 
 
-def refused(function, *arguments, **options):
-    try:
-        function(*arguments, **options)
-        print("accepted")
-    except ValueError as error:
-        print(error)
-
-
 class Scored(sparse_opt.Method):
     needs_scores = True
 
 
 # CHECK: expected blocks that divide the weight, 30x32 (outputs by inputs), but got 16x16
-refused(Dense(30), x)
+refuse(Dense(30), x)
 # CHECK: expected a density above 0, at most 1, but got 0
-refused(Dense(32, density=0), x)
+refuse(Dense(32, density=0), x)
 # CHECK: expected a model with block-sparse layers to train, but got none
-refused(update_patterns, keras.Sequential([keras.layers.Dense(3)]))
+refuse(update_patterns, keras.Sequential([keras.layers.Dense(3)]))
 # CHECK: expected one of static, set, rigl, gmp, but got 'prune'
-refused(update_patterns, twin, method="prune")
+refuse(update_patterns, twin, method="prune")
 # CHECK: expected the gradient of '{{.*}}dense{{.*}}' for a method that scores all blocks, but got none: Keras keeps none, use the method set
-refused(update_patterns, twin, method="rigl")
+refuse(update_patterns, twin, method="rigl")
 # CHECK: expected the gradient of '{{.*}}dense{{.*}}' for a method that scores all blocks, but got none: Keras keeps none, use the method set
-refused(update_patterns, twin, method=Scored())
+refuse(update_patterns, twin, method=Scored())
 # CHECK: expected updates every 1 batch or more, but got 0
-refused(UpdatePatterns, 0)
+refuse(UpdatePatterns, 0)
 # TORCH: expected a block-sparse layer and its input on a processor, but got 'cuda': set the environment's KERAS_TORCH_DEVICE=cpu before keras is imported
 if keras.backend.backend() == "torch":
     import torch
 
-    refused(sparse_opt.keras._product, types.SimpleNamespace(device=torch.device("cuda")), None, None, None, twin.layers[0])
+    refuse(sparse_opt.keras._product, types.SimpleNamespace(device=torch.device("cuda")), None, None, None, twin.layers[0])
 # CHECK: expected keras at least 3.15 and below 3.16, but got none: install 'sparse-opt[keras]'
-version = importlib.metadata.version
-
-
-def none(package):
-    if package == "keras":
-        raise importlib.metadata.PackageNotFoundError
-    return version(package)
-
-
-importlib.metadata.version = none
-refused(importlib.reload, sparse_opt.keras)
+refuse_without("keras", sparse_opt.keras)
 # CHECK-NOT: accepted

@@ -9,24 +9,11 @@ import copy
 import numpy as np
 import torch
 import torch.nn.functional as F
+from blocks import ROUNDOFF, dense, stored
 from refusals import refuse
 from sparse_opt.torch import nn
 
 torch.manual_seed(0)
-ROUNDOFF = {torch.float32: 2**-23, torch.float64: 2**-52, torch.bfloat16: 2**-7, torch.float16: 2**-10}
-
-
-def stored(layer):
-    """Where a dense matrix has entries of blocks."""
-    return layer.mask().repeat_interleave(layer.block[0], 0).repeat_interleave(layer.block[1], 1)
-
-
-def dense(layer, blocks):
-    other = copy.deepcopy(layer)
-    with torch.no_grad():
-        other.weight.copy_(blocks)
-    return other.dense_weight().double()
-
 
 count = 0
 for shape, (rows, cols), block, density, dtype in [

@@ -27,32 +27,12 @@ import threading
 import sparse_opt
 import torch
 from refusals import refuse
+from blocks import dense, is_close, stored
 from sparse_opt import cache
 from sparse_opt.torch import nn
 from torch.utils.checkpoint import checkpoint
 
 torch.manual_seed(0)
-ROUNDOFF = {torch.float32: 2**-23, torch.float64: 2**-52, torch.bfloat16: 2**-7, torch.float16: 2**-10}
-
-
-def is_close(got, want, dtype):
-    """Whether numbers differ by roundings of sums that are at most as large as the largest."""
-    return (got.detach().double() - want).abs().max() <= 8 * ROUNDOFF[dtype] * want.abs().max() + 1e-300
-
-
-def whole(layer, blocks):
-    """Of which layer's blocks a dense matrix holds: zeros elsewhere."""
-    mask = layer.mask().repeat_interleave(layer.block[0], 0).repeat_interleave(layer.block[1], 1)
-    return blocks * mask
-
-
-def dense(layer, blocks):
-    """Blocks in slots, as a dense matrix."""
-    other = copy.deepcopy(layer)
-    with torch.no_grad():
-        other.weight.copy_(blocks)
-    return other.dense_weight().double()
-
 
 # Products and gradients against float64, for every type and size of blocks, any number of tokens.
 count = 0
@@ -81,7 +61,7 @@ for shape, (cols, rows), block, density, bias, dtype in [
     if flat.numel():
         assert is_close(y.reshape(-1, rows), flat @ w.T + b, dtype), (shape, block, dtype)
         assert is_close(x.grad.reshape(-1, cols), gradient @ w, dtype), (shape, block, dtype)
-        assert is_close(dense(layer, layer.weight.grad), whole(layer, gradient.T @ flat), dtype), (shape, block, dtype)
+        assert is_close(dense(layer, layer.weight.grad), (gradient.T @ flat) * stored(layer), dtype), (shape, block, dtype)
         assert not bias or is_close(layer.bias.grad, gradient.sum(0), dtype), (shape, block, dtype)
     else:
         assert not layer.weight.grad.any() and not layer.bias.grad.any()
@@ -118,7 +98,7 @@ assert torch.equal(other(x), y) and torch.equal(copy.deepcopy(layer)(x), y)
 assert torch.equal(pickle.loads(pickle.dumps(layer))(x), y)
 plain = torch.nn.Linear(32, 48)
 other.load_state_dict(plain.state_dict())
-assert torch.equal(other.dense_weight(), whole(other, plain.weight.detach())) and torch.equal(other.bias, plain.bias)
+assert torch.equal(other.dense_weight(), plain.weight.detach() * stored(other)) and torch.equal(other.bias, plain.bias)
 plain.load_state_dict(nn.densify(other).state_dict())
 assert torch.equal(plain.weight, other.dense_weight())
 print("saved, copied, pickled, dense")  # CHECK: saved, copied, pickled, dense
@@ -176,7 +156,7 @@ for make in (
             loss.backward()
             if net is masked:
                 for index in (0, 2):
-                    net[index].weight.grad = whole(model[index], net[index].weight.grad)
+                    net[index].weight.grad = net[index].weight.grad * stored(model[index])
             torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             optimizer.step()
         if step % 5 != 4:
@@ -188,13 +168,13 @@ for make in (
             weight = masked[index].weight
             first = {"sum": 0.1 if isinstance(optimizers[1], torch.optim.Adagrad) else 0.0, "step_size": 1e-3}
             with torch.no_grad():
-                weight.copy_(whole(model[index], weight))
+                weight.copy_(weight * stored(model[index]))
                 weight[changed] = 0
                 for key, value in optimizers[1].state[weight].items():
                     if isinstance(value, torch.Tensor) and value.shape == weight.shape:
                         value[changed] = first.get(key, 0.0)
     for index in (0, 2):
-        error = (model[index].dense_weight() - whole(model[index], masked[index].weight)).abs().max()
+        error = (model[index].dense_weight() - masked[index].weight * stored(model[index])).abs().max()
         assert error < 1e-5, (type(optimizers[0]), error)
 print("trains as masked")  # CHECK: trains as masked
 
