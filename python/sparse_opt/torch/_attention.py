@@ -30,12 +30,19 @@ class MultiheadAttention(torch.nn.Module):
         # What transformer layers ask for, to see whether a kernel for inference fits: it
         # would read weights.
         self._qkv_same_embed_dim = False
+        # Whether the projections are one matrix there.
+        self.is_packed = dense.in_proj_weight is not None
         self.register_parameter("in_proj_bias", None)
         weights, biases = _projections(dense)
         for name, weight, bias in zip(PROJECTIONS, weights, biases):
             self.add_module(name, _linear(weight, bias))
         self.out_proj: torch.nn.Module = _linear(dense.out_proj.weight, dense.out_proj.bias)
         self.train(dense.training)
+
+    @property
+    def projections(self) -> list[torch.nn.Module]:
+        """The layers of queries, keys and values."""
+        return [getattr(self, name) for name in PROJECTIONS]
 
     def forward(
         self,
@@ -60,8 +67,8 @@ class MultiheadAttention(torch.nn.Module):
         elif not self.batch_first:
             inputs = [x.transpose(0, 1) for x in inputs]
         q, k, v = (
-            getattr(self, name)(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for name, x in zip(PROJECTIONS, inputs)
+            projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for projection, x in zip(self.projections, inputs)
         )
         is_causal = is_causal and key_padding_mask is None and not need_weights
         mask = None if is_causal else self._mask(q, k, key_padding_mask, attn_mask)

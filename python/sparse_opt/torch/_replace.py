@@ -305,14 +305,44 @@ def marks_of(model: torch.nn.Module) -> list[str]:
         export = sparse_opt.torch.export(train_step, model, optimizer, batch)
         step = sparse_opt.compile(export, marks, pattern="largest")
     """
+    modules = dict(_updates.require_model(model).named_modules())
+    # Parts of another mark's weight, and weights that have one.
+    done = {
+        id(part)
+        for module in modules.values()
+        if isinstance(module, MultiheadAttention) and module.is_packed
+        for part in module.projections
+    }
     marks = []
-    for name, layer in _updates.require_model(model).named_modules():
-        if isinstance(layer, Blocks):
+    for name, module in modules.items():
+        if isinstance(module, MultiheadAttention) and module.is_packed:
+            marks.extend(_packed_mark(_given.name(f"{name}.in_proj_weight".lstrip(".")), module))
+        elif isinstance(module, Blocks) and not done & {id(module), id(module.weight)}:
+            done.add(id(module.weight))
             # As the weight lies in the dense model.
-            rows, cols = layer.block[::-1] if layer.is_transposed else layer.block
+            rows, cols = module.block[::-1] if module.is_transposed else module.block
             weight = _given.name(f"{name}.weight".lstrip("."))
-            marks.append(_marks.text_of(weight, rows, cols, layer.density))
+            parent, _, part = name.rpartition(".")
+            if part in PROJECTIONS and isinstance(modules[parent], MultiheadAttention):
+                weight = f"{name}_weight"
+            marks.append(_marks.text_of(weight, rows, cols, module.density))
     return marks
+
+
+def _packed_mark(weight: str, attention: MultiheadAttention) -> list[str]:
+    """Returns the mark of the matrix that the projections of attention are in a dense model, if
+    they have blocks."""
+    parts = attention.projections
+    blocks = [part for part in parts if isinstance(part, Blocks)]
+    if not blocks:
+        return []
+    if len(blocks) != len(parts) or len({part.block for part in blocks}) > 1:
+        raise StepError(
+            f"expected blocks of one size in all of '{weight}', one mark of which says it, but got"
+            f" {', '.join(str(part) for part in parts)}: export the model as it is"
+        )
+    density = sum(part.density for part in blocks) / len(blocks)
+    return [_marks.text_of(weight, *blocks[0].block, density)]
 
 
 def densify(model: torch.nn.Module) -> torch.nn.Module:

@@ -87,6 +87,14 @@ plain = nn.densify(copy.deepcopy(model))
 direction = torch.randn(2, 5, 32)
 assert type(plain.encoder.layers[0].self_attn) is torch.nn.MultiheadAttention
 assert plain.state_dict().keys() == first.state_dict().keys()
+print(*nn.marks_of(model)[:2])
+# CHECK: match=^encoder\.layers\.0\.self_attn\.in_proj_weight$ block=16x8 density=0.5 match=^encoder\.layers\.0\.self_attn\.out_proj\.weight$ block=16x8 density=0.5
+apart = nn.sparsify(torch.nn.Sequential(torch.nn.MultiheadAttention(32, 4, kdim=24)), ["match=k_proj_weight block=8x8 density=0.5"])
+print(*nn.marks_of(apart))  # CHECK: match=^0\.k_proj_weight$ block=8x8 density=0.5
+mixed = nn.sparsify(torch.nn.Sequential(torch.nn.MultiheadAttention(32, 4)), ["match=in_proj_weight block=8x8 density=0.5"])
+mixed[0].k_proj = torch.nn.Linear(32, 32)
+refuse(nn.marks_of, mixed)
+# CHECK: expected blocks of one size in all of '0.in_proj_weight', one mark of which says it, but got Linear(
 for is_training in (True, False):
     for each in (model, plain):
         each.train(is_training)

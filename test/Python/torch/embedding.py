@@ -112,6 +112,8 @@ torch.manual_seed(2)
 model = nn.sparsify(Tied(), ["match=weight$ block=8x8 density=0.4"])
 assert model.head.weight is model.table.weight and model.head.pattern is model.table.pattern
 # CHECK: 2 layers have blocks now
+print(*nn.marks_of(model))
+# CHECK-NEXT: match=^table\.weight$ block=8x8 density=0.40625 match=^middle\.weight$ block=8x8 density=0.375
 twin = nn.densify(copy.deepcopy(model))
 assert twin.head.weight is twin.table.weight
 losses, history = train(model)
