@@ -110,6 +110,14 @@ class Blocks(torch.nn.Module):
         and the gradients of results."""
         raise NotImplementedError
 
+    def _require_processor(self, x: Tensor) -> None:
+        if not (x.is_cpu and self.weight.is_cpu):
+            raise StepError(
+                "expected a block-sparse layer and its input on a processor, but got"
+                f" '{self.weight.device}' and '{x.device}': GPUs run whole steps"
+                " (sparse_opt.compile)"
+            )
+
     def _require_no_transform(self) -> None:
         if not torch.compiler.is_compiling():
             if transform := _private.differentiating_transform():
@@ -227,11 +235,7 @@ class Linear(Blocks):
                 f"expected activations [..., {self.in_features}] of {weight.dtype}, but got"
                 f" {list(x.shape)} of {x.dtype}"
             )
-        if x.device.type != "cpu" or weight.device.type != "cpu":
-            raise StepError(
-                "expected a block-sparse layer and its input on a processor, but got"
-                f" '{weight.device}' and '{x.device}': GPUs run whole steps (sparse_opt.compile)"
-            )
+        self._require_processor(x)
         y = _linear.call(
             x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
         )
@@ -303,12 +307,7 @@ class Embedding(Blocks):
         if self._is_dense:
             return torch.nn.functional.embedding(indices, self.weight, self.padding_idx)
         self._require_no_transform()
-        if indices.device.type != "cpu" or self.weight.device.type != "cpu":
-            raise StepError(
-                "expected a block-sparse layer and its input on a processor, but got"
-                f" '{self.weight.device}' and '{indices.device}': GPUs run whole steps"
-                " (sparse_opt.compile)"
-            )
+        self._require_processor(indices)
         y: Tensor = _lookup.lookup(indices, self.weight, self.pattern, *self.shape)
         if self.padding_idx is not None and y.requires_grad:
             y = torch.where((indices == self.padding_idx)[..., None], y.detach(), y)
