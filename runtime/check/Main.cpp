@@ -18,6 +18,12 @@ class ThrowListener : public testing::EmptyTestEventListener {
 };
 } // namespace
 
+/// What LeakSanitizer passes over: LLVM's OpenMP runtime keeps its teams until
+/// the process ends, by addresses inside of what it allocated.
+extern "C" const char *__lsan_default_suppressions() {
+  return "leak:libomp.so\n";
+}
+
 int main(int argc, char **argv) {
   testing::InitGoogleTest(&argc, argv);
   // The text that a GPU's driver gets, for assemblers and the PTX interpreter.
