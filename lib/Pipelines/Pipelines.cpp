@@ -146,6 +146,7 @@ void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
   addLoops(pm);
   addLLVM(pm);
   pm.addPass(createBSRExportStep());
+  pm.addPass(createBSRDivideStep());
   pm.addPass(createBSRVerifyLowered());
 }
 

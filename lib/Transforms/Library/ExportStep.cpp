@@ -8,6 +8,7 @@
 #include "bsr/step.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Iterators.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSREXPORTSTEP
@@ -74,7 +75,8 @@ static Value loadAddress(OpBuilder &b, Location loc, Value buffers,
 }
 
 /// Replaces the fields of descriptors, made of addresses and constants, by what
-/// they were made of.
+/// they were made of, and removes what nothing reads then: for each argument,
+/// its shape and strides.
 static void foldDescriptors(LLVM::LLVMFuncOp step) {
   step.walk([](LLVM::ExtractValueOp field) {
     SmallVector<OpFoldResult> folded;
@@ -82,7 +84,7 @@ static void foldDescriptors(LLVM::LLVMFuncOp step) {
       field.replaceAllUsesWith(cast<Value>(folded.front()));
   });
   step.walk<WalkOrder::PostOrder, ReverseIterator>([](Operation *op) {
-    if (isa<LLVM::ExtractValueOp, LLVM::InsertValueOp>(op) && op->use_empty())
+    if (isOpTriviallyDead(op))
       op->erase();
   });
 }

@@ -211,6 +211,55 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
   let dependentDialects = ["LLVM::LLVMDialect"];
 }
 
+def BSRDivideStep : Pass<"bsr-divide-step", "ModuleOp"> {
+  let summary = "Move the calls of a lowered step into functions of bounded size";
+  let description = [{
+    A step of 96 layers is one block of 3,400 calls, whose addresses are values of that
+    block: LLVM's register allocation alone took more than half of the time of all code
+    generation. Each `max-calls` calls that follow one another, the loads that only they
+    read, and the addresses that these need become a function. What else they read is
+    its arguments. Calls that return something stay, and so does what is left in the end.
+
+    Before:
+
+    ```mlir
+    llvm.func @kernel(!llvm.ptr)
+    llvm.func @step(%buffers: !llvm.ptr, %arena: !llvm.ptr) {
+      %0 = llvm.getelementptr %arena[64] : (!llvm.ptr) -> !llvm.ptr, i8
+      llvm.call @kernel(%0) : (!llvm.ptr) -> ()
+      %1 = llvm.load %buffers : !llvm.ptr -> !llvm.ptr
+      llvm.call @kernel(%1) : (!llvm.ptr) -> ()
+      llvm.call @kernel(%0) : (!llvm.ptr) -> ()
+      llvm.return
+    }
+    ```
+
+    After, with `max-calls=2`:
+
+    ```mlir
+    llvm.func @kernel(!llvm.ptr)
+    llvm.func internal @step_part(%arena: !llvm.ptr, %buffers: !llvm.ptr) attributes {no_inline} {
+      %0 = llvm.getelementptr %arena[64] : (!llvm.ptr) -> !llvm.ptr, i8
+      llvm.call @kernel(%0) : (!llvm.ptr) -> ()
+      %1 = llvm.load %buffers : !llvm.ptr -> !llvm.ptr
+      llvm.call @kernel(%1) : (!llvm.ptr) -> ()
+      llvm.return
+    }
+    llvm.func @step(%buffers: !llvm.ptr, %arena: !llvm.ptr) {
+      %0 = llvm.getelementptr %arena[64] : (!llvm.ptr) -> !llvm.ptr, i8
+      llvm.call @step_part(%arena, %buffers) : (!llvm.ptr, !llvm.ptr) -> ()
+      llvm.call @kernel(%0) : (!llvm.ptr) -> ()
+      llvm.return
+    }
+    ```
+  }];
+  let options = [
+    Option<"maxCalls", "max-calls", "unsigned", /*default=*/"64",
+           "How many calls a function makes">,
+  ];
+  let dependentDialects = ["LLVM::LLVMDialect"];
+}
+
 def BSRExportLaunches : Pass<"bsr-export-launches", "ModuleOp"> {
   let summary = "Leave of a step for a GPU what its library has";
   let description = [{
