@@ -4,6 +4,7 @@
 // and no operation that rounds.
 
 #include "NarrowAttention.h"
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -44,7 +45,7 @@ static void narrow(OpResult result) {
       return;
     roundings.push_back(user);
   }
-  if (roundings.empty())
+  if (roundings.empty() || !decide("bsr-narrow-attention", result.getOwner()))
     return;
   result.setType(
       type.clone(getElementTypeOrSelf(roundings.front()->getResultTypes()[0])));

@@ -9,6 +9,7 @@
 // which keys and values have the first one.
 
 #include "ShareKeys.h"
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
@@ -527,6 +528,8 @@ void bsr::shareKeys(Block &block) {
       std::optional<Grouping> grouping = findGrouping(attention, dim);
       if (!grouping)
         continue;
+      if (!decide("bsr-share-keys", op))
+        break;
       Sharer sharer(op, *grouping, unrepeated);
       if (auto forward = dyn_cast<AttentionOp>(op))
         sharer.share(forward);

@@ -2,6 +2,7 @@
 //
 // Turns chains of inserted slices into concatenations.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Slices.h"
 #include "bsr/Transforms/Layout/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -82,7 +83,8 @@ static bool concatenate(tensor::InsertSliceOp last,
     covered += op.getStaticSizes()[*dim];
     end = getOffset(op) + op.getStaticSizes()[*dim];
   }
-  if (covered != shape[*dim] && !isFilled(base))
+  if ((covered != shape[*dim] && !isFilled(base)) ||
+      !bsr::decide("bsr-concatenate", last))
     return false;
 
   OpBuilder b(last);

@@ -1,4 +1,7 @@
 // RUN: sparse-opt %s --split-input-file --bsr-concatenate | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-concatenate --mlir-debug-counter=bsr-concatenate-count=0 | FileCheck %s --check-prefix=SKIPPED
+
+// SKIPPED-NOT: tensor.concat
 
 // Three pieces of different sizes, inserted in another order.
 // CHECK-LABEL: func @pieces
