@@ -52,7 +52,7 @@ for path in other_tools:
     llvm_config.with_environment("PATH", path, append_path=True)
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["bsr-unittests", "fuzz-runtime", "fuzz-train", *(["ptx-api-check", "ptx-run"] if config.has_ptx else []), "sparse-checkpoint", "sparse-compile", "sparse-lsp-server", "sparse-opt", "sparse-partition", "sparse-reduce", "sparse-report", "sparse-run", "sparse-sweep", "sparse-train", "sparse-wandb", "mlir-opt", "mlir-translate",
+    ["bsr-unittests", "fuzz-runtime", "fuzz-train", *(["ptx-check", "ptx-run"] if config.has_ptx else []), "sparse-checkpoint", "sparse-compile", "sparse-lsp-server", "sparse-opt", "sparse-partition", "sparse-reduce", "sparse-report", "sparse-run", "sparse-sweep", "sparse-train", "sparse-wandb", "mlir-opt", "mlir-translate",
      "mlir-runner", "runtime-check"],
     [*other_tools, os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
