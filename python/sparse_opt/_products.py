@@ -335,7 +335,24 @@ class _RowFunction(ctypes.Structure):
 class _RowBuffer(ctypes.Structure):
     """bsr_row_buffer."""
 
-    _fields_ = [("row_bytes", ctypes.c_int64), ("is_result", ctypes.c_int32)]
+    _fields_ = [
+        ("row_bytes", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("address", ctypes.c_int32),
+        ("is_result", ctypes.c_int32),
+    ]
+
+
+class _RowKernel(ctypes.Structure):
+    """bsr_row_kernel."""
+
+    _fields_ = [
+        ("functions", ctypes.POINTER(_RowFunction)),
+        ("num_functions", ctypes.c_int64),
+        ("buffers", ctypes.POINTER(_RowBuffer)),
+        ("num_buffers", ctypes.c_int64),
+        ("num_addresses", ctypes.c_int64),
+    ]
 
 
 class _Scratch(threading.local):
@@ -388,8 +405,8 @@ def _limit_spinning(loaded: ctypes.CDLL) -> None:
 @functools.cache
 def _run_rows() -> Any:
     function = _library.library().bsr_run_rows
-    i64, pointer = ctypes.c_int64, ctypes.c_void_p
-    function.argtypes = [pointer, i64, pointer, i64, pointer, i64, pointer]
+    pointer = ctypes.c_void_p
+    function.argtypes = [pointer, pointer, ctypes.c_int64, pointer]
     return function
 
 
@@ -404,11 +421,10 @@ class _Kernel:
         self._functions = (_RowFunction * len(sizes))(*map(_RowFunction, sizes))
         self._loaded: list[ctypes.CDLL] = []
         self._lock = threading.Lock()
-        # Of the buffers of all libraries: what they are, and whose address each has and how
-        # many bytes behind that.
-        self._buffers: Any = None
-        self._addresses: Any = None
-        self._places: list[tuple[str, int]] = []
+        # What a call passes: the kernel, whose addresses, and their type. One that has no
+        # function yet says which size is needed.
+        none = (_RowFunction * len(sizes))(*map(_RowFunction, sizes))
+        self._call = self._make_call(none, [], ())
         # What has no parallel loop has no OpenMP.
         self._set_threads: Any = None
         self._run = _run_rows()
@@ -417,29 +433,14 @@ class _Kernel:
         """Computes it of the memory at addresses, by name; that of `pattern` holds all
         indices."""
         missing = ctypes.c_int64(-1)
-        if not self._places:
-            with self._lock:
-                if not self._places:
-                    # None is loaded: this says which one is needed.
-                    none = (ctypes.c_int64 * 1)()
-                    _library.check(self._run(
-                        self._functions, len(self._functions), none, 0, none, tokens,
-                        ctypes.byref(missing),
-                    ))  # fmt: skip
-                    if missing.value < 0:
-                        return
-                    self._load(missing.value)
         while True:
+            kernel, names, array = self._call
             if self._set_threads is not None and _scratch.threads is not threads:
                 self._set_threads(threads.count)
                 _scratch.threads = threads
-            places = self._places
             status = self._run(
-                self._functions,
-                len(self._functions),
-                self._buffers,
-                len(places),
-                self._addresses(*[addresses[name] + bytes for name, bytes in places]),
+                kernel,
+                array(*[addresses[name] for name in names]),
                 tokens,
                 ctypes.byref(missing),
             )
@@ -469,24 +470,39 @@ class _Kernel:
                 ctypes.addressof(ctypes.c_char.in_dll(loaded, "bsr_step_manifest"))
             )
         )
-        if not self._places:
-            offsets = dict(zip(VIEWS, self._matrix.offsets))
-            buffers, places = [], []
-            for buffer in manifest["buffers"]:
-                kind, name = buffer["kind"], buffer["name"]
-                is_view = kind in VIEWS
-                places.append(("pattern", 4 * offsets[kind]) if is_view else (name, 0))
-                row_bytes = 0 if is_view else self._matrix.row_bytes(name)
-                is_result = bool(row_bytes) and kind == "output"
-                buffers.append(_RowBuffer(row_bytes, is_result))
-            self._buffers = (_RowBuffer * len(buffers))(*buffers)
-            self._addresses = ctypes.c_void_p * len(places)
-            self._places = places
+        if not self._call[1]:
+            self._call = self._describe(manifest["buffers"])
         set_threads = getattr(loaded, "omp_set_num_threads", None)
         if set_threads is not None:
             self._set_threads = set_threads
         function.arena_bytes = manifest["arena_bytes"]
         function.run = ctypes.cast(loaded.bsr_step_run, ctypes.c_void_p)
+
+    @staticmethod
+    def _make_call(
+        functions: Any, buffers: list[_RowBuffer], names: tuple[str, ...]
+    ) -> tuple[Any, tuple[str, ...], Any]:
+        array = (_RowBuffer * len(buffers))(*buffers)
+        kernel = _RowKernel(functions, len(functions), array, len(buffers), len(names))
+        return ctypes.pointer(kernel), names, ctypes.c_void_p * len(names)
+
+    def _describe(self, buffers: list[dict[str, Any]]) -> tuple[Any, tuple[str, ...], Any]:
+        """Returns what a call passes, of the buffers of a manifest: each size has these."""
+        offsets = dict(zip(VIEWS, self._matrix.offsets))
+        names: list[str] = []
+        described = []
+        for buffer in buffers:
+            kind, name = buffer["kind"], buffer["name"]
+            offset = row_bytes = 0
+            if kind in VIEWS:
+                name, offset = "pattern", 4 * offsets[kind]
+            else:
+                row_bytes = self._matrix.row_bytes(name)
+            if name not in names:
+                names.append(name)
+            is_result = bool(row_bytes) and kind == "output"
+            described.append(_RowBuffer(row_bytes, offset, names.index(name), is_result))
+        return self._make_call(self._functions, described, tuple(names))
 
 
 @functools.cache

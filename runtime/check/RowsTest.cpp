@@ -49,8 +49,12 @@ int32_t refuse(bsr_context *context, void *const *, void *) {
 
 const bsr_row_function whole[] = {
     {16, multiply<16>, 128}, {4, multiply<4>, 128}, {1, multiply<1>, 128}};
-const bsr_row_buffer buffers[] = {
-    {0, 0}, {width * 4, 0}, {width * 4, 1}, {0, 0}};
+// The weight and the total are parts of one piece of memory.
+constexpr int64_t totalOffset = 64;
+const bsr_row_buffer buffers[] = {{0, 0, 0, 0},
+                                  {width * 4, 0, 1, 0},
+                                  {width * 4, 0, 2, 1},
+                                  {0, totalOffset, 0, 0}};
 
 struct Memory {
   explicit Memory(int64_t rows, int64_t offset = 0)
@@ -70,11 +74,13 @@ struct Memory {
                  int64_t count = 3) {
     calls.clear();
     numZeros = 0;
-    void *data[] = {w, given, made, total};
-    return bsr_run_rows(functions, count, buffers, 4, data, rows, &missing);
+    const bsr_row_kernel kernel = {functions, count, buffers, 4, 3};
+    void *addresses[] = {shared, given, made};
+    return bsr_run_rows(&kernel, addresses, rows, &missing);
   }
+  float getTotal() const { return shared[totalOffset / 4]; }
 
-  alignas(64) float w[16] = {2}, total[16] = {};
+  alignas(64) float shared[32] = {2};
   std::vector<float> x, y;
   float *given, *made;
   int64_t missing = 7;
@@ -87,7 +93,7 @@ void expectRight(Memory &memory, int64_t rows) {
     sum += memory.given[i];
   }
   EXPECT_EQ(memory.made[rows * width], marker) << "written behind the end";
-  EXPECT_EQ(memory.total[0], sum);
+  EXPECT_EQ(memory.getTotal(), sum);
 }
 
 TEST(RowsTest, AnyNumberOfRowsIsComputed) {
@@ -171,20 +177,28 @@ TEST(RowsTest, BadArgumentsAreRefused) {
       "one for 7");
   EXPECT_EQ(sentence(memory.run(4, nullptr, 1)),
             "expected argument 'functions' to point somewhere, but got null");
-  auto sentenceOf = [&](const bsr_row_buffer *given, void *w) {
-    void *data[] = {w, memory.given, memory.made, memory.total};
-    return sentence(bsr_run_rows(whole, 3, given, 4, data, 4, &memory.missing));
+  auto sentenceOf = [&](const bsr_row_buffer *given, void *shared) {
+    const bsr_row_kernel kernel = {whole, 3, given, 4, 3};
+    void *addresses[] = {shared, memory.given, memory.made};
+    return sentence(bsr_run_rows(&kernel, addresses, 4, &memory.missing));
   };
   EXPECT_EQ(
-      sentenceOf(buffers, memory.w + 1),
+      sentenceOf(buffers, memory.shared + 1),
       "expected buffer 0, which has no rows, at a multiple of 64 bytes, but "
       "got another address");
   EXPECT_EQ(sentenceOf(buffers, nullptr),
-            "expected argument 'data' to point somewhere, but got null");
+            "expected argument 'addresses' to point somewhere, but got null");
   const bsr_row_buffer negative[] = {
-      {-4, 0}, buffers[1], buffers[2], buffers[3]};
-  EXPECT_EQ(sentenceOf(negative, memory.w),
+      {-4, 0, 0, 0}, buffers[1], buffers[2], buffers[3]};
+  EXPECT_EQ(sentenceOf(negative, memory.shared),
             "expected rows of some bytes, but got -4 of buffer 0");
+  for (int32_t address : {-1, 3}) {
+    const bsr_row_buffer outside[] = {
+        buffers[0], {4, 0, address, 0}, buffers[2], buffers[3]};
+    EXPECT_EQ(sentenceOf(outside, memory.shared),
+              "expected buffer 1 at one of 3 addresses, but got number " +
+                  std::to_string(address));
+  }
   EXPECT_EQ(memory.made[0], marker);
 }
 } // namespace

@@ -68,23 +68,29 @@ static Part nextPart(const bsr_row_function *functions, int64_t numFunctions,
   return {chosen, first, std::min(rest, functions[chosen].rows)};
 }
 
-static void run(const bsr_row_function &function, const bsr_row_buffer *buffers,
-                int64_t numBuffers, void *const *data, const Part &part) {
+/// Where a buffer begins.
+static char *getData(const bsr_row_buffer &buffer, void *const *addresses) {
+  return static_cast<char *>(addresses[buffer.address]) + buffer.offset;
+}
+
+static void run(const bsr_row_kernel &kernel, void *const *addresses,
+                const Part &part) {
   static thread_local Scratch scratch;
-  static thread_local std::vector<void *> addresses;
-  addresses.assign(data, data + numBuffers);
+  static thread_local std::vector<void *> taken;
+  const bsr_row_function &function = kernel.functions[part.function];
+  taken.resize(kernel.num_buffers);
   bool isWhole = part.count == function.rows;
-  for (int64_t i = 0; i != numBuffers; ++i) {
-    int64_t bytes = buffers[i].row_bytes;
-    if (!bytes)
-      continue;
-    char *rows = static_cast<char *>(data[i]) + part.first * bytes;
-    addresses[i] = rows;
-    if (isWhole && reinterpret_cast<uintptr_t>(rows) % alignment == 0)
+  for (int64_t i = 0; i != kernel.num_buffers; ++i) {
+    const bsr_row_buffer &buffer = kernel.buffers[i];
+    int64_t bytes = buffer.row_bytes;
+    char *rows = getData(buffer, addresses) + part.first * bytes;
+    taken[i] = rows;
+    if (!bytes ||
+        (isWhole && reinterpret_cast<uintptr_t>(rows) % alignment == 0))
       continue;
     char *copy = scratch.take(i + 1, function.rows * bytes);
-    addresses[i] = copy;
-    if (buffers[i].is_result)
+    taken[i] = copy;
+    if (buffer.is_result)
       continue;
     std::memcpy(copy, rows, part.count * bytes);
     std::memset(copy + part.count * bytes, 0,
@@ -92,53 +98,64 @@ static void run(const bsr_row_function &function, const bsr_row_buffer *buffers,
   }
   bsr_context context = {BSR_CONTEXT_VERSION, BSR_HOST, nullptr, 0};
   int32_t status =
-      function.run(&context, addresses.data(),
+      function.run(&context, taken.data(),
                    scratch.take(0, std::max<int64_t>(function.arena_bytes, 1)));
   if (status != BSR_STEP_RAN)
     fail(BSR_INVALID_STEP, "expected a function for version ",
          BSR_CONTEXT_VERSION, " of a processor's context, but got one for ",
          context.error);
-  for (int64_t i = 0; i != numBuffers; ++i) {
-    int64_t bytes = buffers[i].row_bytes;
-    char *rows = static_cast<char *>(data[i]) + part.first * bytes;
-    if (bytes && buffers[i].is_result && addresses[i] != rows)
-      std::memcpy(rows, addresses[i], part.count * bytes);
+  for (int64_t i = 0; i != kernel.num_buffers; ++i) {
+    const bsr_row_buffer &buffer = kernel.buffers[i];
+    char *rows = getData(buffer, addresses) + part.first * buffer.row_bytes;
+    if (buffer.row_bytes && buffer.is_result && taken[i] != rows)
+      std::memcpy(rows, taken[i], part.count * buffer.row_bytes);
   }
 }
 
-bsr_status bsr_run_rows(const bsr_row_function *functions,
-                        int64_t num_functions, const bsr_row_buffer *buffers,
-                        int64_t num_buffers, void *const *data, int64_t rows,
-                        int64_t *missing) {
+/// Fails unless `kernel` can be called for `rows` rows at `addresses`.
+static void require(const bsr_row_kernel &kernel, void *const *addresses,
+                    int64_t rows) {
+  requireArgument(kernel.functions, "functions");
+  requireArgument(kernel.buffers, "buffers");
+  if (kernel.num_functions < 1 || rows < 0)
+    fail(BSR_INVALID_ARGUMENT, "expected a function and rows, but got ",
+         kernel.num_functions, " functions and ", rows, " rows");
+  for (int64_t i = 0; i != kernel.num_functions; ++i)
+    if (kernel.functions[i].rows < 1 ||
+        (i > 0 && kernel.functions[i].rows >= kernel.functions[i - 1].rows))
+      fail(BSR_INVALID_ARGUMENT,
+           "expected functions of fewer and fewer rows, but got one of ",
+           kernel.functions[i].rows);
+  if (rows > 0)
+    for (int64_t i = 0; i != kernel.num_addresses; ++i)
+      requireArgument(addresses[i], "addresses");
+  for (int64_t i = 0; i != kernel.num_buffers; ++i) {
+    const bsr_row_buffer &buffer = kernel.buffers[i];
+    if (buffer.address < 0 || buffer.address >= kernel.num_addresses)
+      fail(BSR_INVALID_ARGUMENT, "expected buffer ", i, " at one of ",
+           kernel.num_addresses, " addresses, but got number ", buffer.address);
+    if (buffer.row_bytes < 0)
+      fail(BSR_INVALID_ARGUMENT, "expected rows of some bytes, but got ",
+           buffer.row_bytes, " of buffer ", i);
+    auto at = reinterpret_cast<uintptr_t>(addresses[buffer.address]);
+    if (!buffer.row_bytes && (at + buffer.offset) % alignment)
+      fail(BSR_INVALID_ARGUMENT, "expected buffer ", i,
+           ", which has no rows, at a multiple of ", alignment,
+           " bytes, but got another address");
+  }
+}
+
+bsr_status bsr_run_rows(const bsr_row_kernel *kernel, void *const *addresses,
+                        int64_t rows, int64_t *missing) {
   return guarded([&] {
-    requireArgument(functions, "functions");
-    requireArgument(buffers, "buffers");
-    requireArgument(data, "data");
+    requireArgument(kernel, "kernel");
+    requireArgument(addresses, "addresses");
     requireArgument(missing, "missing");
-    if (num_functions < 1 || rows < 0)
-      fail(BSR_INVALID_ARGUMENT, "expected a function and rows, but got ",
-           num_functions, " functions and ", rows, " rows");
-    for (int64_t i = 0; i != num_functions; ++i)
-      if (functions[i].rows < 1 ||
-          (i > 0 && functions[i].rows >= functions[i - 1].rows))
-        fail(BSR_INVALID_ARGUMENT,
-             "expected functions of fewer and fewer rows, but got one of ",
-             functions[i].rows);
-    for (int64_t i = 0; i != num_buffers; ++i) {
-      if (buffers[i].row_bytes < 0)
-        fail(BSR_INVALID_ARGUMENT, "expected rows of some bytes, but got ",
-             buffers[i].row_bytes, " of buffer ", i);
-      if (rows > 0)
-        requireArgument(data[i], "data");
-      if (!buffers[i].row_bytes &&
-          reinterpret_cast<uintptr_t>(data[i]) % alignment)
-        fail(BSR_INVALID_ARGUMENT, "expected buffer ", i,
-             ", which has no rows, at a multiple of ", alignment,
-             " bytes, but got another address");
-    }
+    require(*kernel, addresses, rows);
     auto forParts = [&](auto visit) {
       for (int64_t first = 0; first < rows;) {
-        Part part = nextPart(functions, num_functions, first, rows);
+        Part part =
+            nextPart(kernel->functions, kernel->num_functions, first, rows);
         if (!visit(part))
           return;
         first += part.count;
@@ -146,7 +163,7 @@ bsr_status bsr_run_rows(const bsr_row_function *functions,
     };
     int64_t needed = -1;
     forParts([&](const Part &part) {
-      if (!functions[part.function].run)
+      if (!kernel->functions[part.function].run)
         needed = part.function;
       return needed < 0;
     });
@@ -154,7 +171,7 @@ bsr_status bsr_run_rows(const bsr_row_function *functions,
     if (needed >= 0)
       return;
     forParts([&](const Part &part) {
-      run(functions[part.function], buffers, num_buffers, data, part);
+      run(*kernel, addresses, part);
       return true;
     });
   });

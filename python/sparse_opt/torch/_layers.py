@@ -110,11 +110,12 @@ class Blocks(torch.nn.Module):
         and the gradients of results."""
         raise NotImplementedError
 
-    def _require_processor(self, x: Tensor) -> None:
-        if not (x.is_cpu and self.weight.is_cpu):
+    @staticmethod
+    def _require_processor(x: Tensor, weight: Tensor) -> None:
+        if not (x.is_cpu and weight.is_cpu):
             raise StepError(
                 "expected a block-sparse layer and its input on a processor, but got"
-                f" '{self.weight.device}' and '{x.device}': GPUs run whole steps"
+                f" '{weight.device}' and '{x.device}': GPUs run whole steps"
                 " (sparse_opt.compile)"
             )
 
@@ -230,12 +231,12 @@ class Linear(Blocks):
         if torch.is_autocast_enabled("cpu"):
             x, weight = _cast(x), _cast(weight)
             bias = bias if bias is None else _cast(bias)
-        if x.shape[-1:] != (self.in_features,) or x.dtype != weight.dtype:
+        if not x.dim() or x.shape[-1] != self.in_features or x.dtype != weight.dtype:
             raise StepError(
                 f"expected activations [..., {self.in_features}] of {weight.dtype}, but got"
                 f" {list(x.shape)} of {x.dtype}"
             )
-        self._require_processor(x)
+        self._require_processor(x, weight)
         y = _linear.call(
             x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
         )
@@ -307,8 +308,9 @@ class Embedding(Blocks):
         if self._is_dense:
             return torch.nn.functional.embedding(indices, self.weight, self.padding_idx)
         self._require_no_transform()
-        self._require_processor(indices)
-        y: Tensor = _lookup.lookup(indices, self.weight, self.pattern, *self.shape)
+        weight: Tensor = self.weight
+        self._require_processor(indices, weight)
+        y: Tensor = _lookup.lookup(indices, weight, self.pattern, *self.shape)
         if self.padding_idx is not None and y.requires_grad:
             y = torch.where((indices == self.padding_idx)[..., None], y.detach(), y)
         return y

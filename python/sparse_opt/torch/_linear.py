@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -132,10 +131,6 @@ def _flat(tensor: Tensor) -> Tensor:
     return tensor if tensor.data_ptr() % 64 == 0 else tensor.clone()
 
 
-def _tokens(tensor: Tensor) -> int:
-    return math.prod(tensor.shape[:-1])
-
-
 def call(
     x: Tensor,
     weight: Tensor,
@@ -182,7 +177,7 @@ def _result(
     wants_z: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Returns the result, and what its activation is applied to, if that is wanted."""
-    y = x.new_empty(*x.shape[:-1], out_features)
+    y = x.new_empty((*x.shape[:-1], out_features))
     addresses = {"y": y.data_ptr()}
     z = None
     if wants_z:
@@ -198,7 +193,7 @@ def _result(
     _products.run(
         matrix,
         _forward(bias is not None, activation, wants_z),
-        _tokens(x),
+        x.numel() // in_features,
         addresses,
         threads(),
     )
@@ -293,7 +288,7 @@ def _gradients(
     dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else x.new_empty(0)
     dw = weight.new_zeros(weight.shape if wants_weight else 0, dtype=total)
     db = weight.new_zeros(out_features if wants_bias else 0, dtype=total)
-    tokens = _tokens(x)
+    tokens = x.numel() // in_features
     if wants_bias and not wants_weight:
         db = dy.reshape(tokens, out_features).sum(0, dtype=total)
     if wants_x or wants_weight:

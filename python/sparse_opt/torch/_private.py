@@ -364,9 +364,11 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 def are_plain(*tensors: torch.Tensor) -> bool:
     """Returns whether nothing but autograd looks at what is done to tensors: no mode, no
     transform, no tracer, no class of their own."""
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN:
+            return False
     return (
-        all(type(tensor) in _PLAIN for tensor in tensors)
-        and not torch._C._len_torch_dispatch_stack()
+        not torch._C._len_torch_dispatch_stack()
         and not torch._C._len_torch_function_stack()
         and torch._C._functorch.peek_interpreter_stack() is None
         and not torch._C._is_tracing()
