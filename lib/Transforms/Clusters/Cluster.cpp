@@ -16,7 +16,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringMap.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRCLUSTER
@@ -157,6 +156,41 @@ static bool isStep(func::FuncOp func) {
 }
 
 namespace {
+/// Clusters by what they compute, whatever they are called.
+class Structures {
+public:
+  /// The cluster that computes what `cluster`, which has no name of its own
+  /// yet, does; if there is none yet, null, and `cluster` is the first.
+  ClusterOp findOrAdd(ClusterOp cluster) {
+    SmallVector<ClusterOp, 1> &alike = known[computeHash(cluster)];
+    StringAttr name = cluster.getSymNameAttr();
+    for (ClusterOp other : alike) {
+      cluster.setSymNameAttr(other.getSymNameAttr());
+      if (OperationEquivalence::isEquivalentTo(
+              cluster, other, OperationEquivalence::IgnoreLocations))
+        return other;
+    }
+    cluster.setSymNameAttr(name);
+    alike.push_back(cluster);
+    return nullptr;
+  }
+
+private:
+  static llvm::hash_code computeHash(ClusterOp cluster) {
+    llvm::hash_code hash(0);
+    cluster.getBody().walk([&](Operation *op) {
+      hash = llvm::hash_combine(hash,
+                                OperationEquivalence::computeHash(
+                                    op, OperationEquivalence::ignoreHashValue,
+                                    OperationEquivalence::ignoreHashValue,
+                                    OperationEquivalence::IgnoreLocations));
+    });
+    return hash;
+  }
+
+  llvm::DenseMap<size_t, SmallVector<ClusterOp, 1>> known;
+};
+
 struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
   using Base::Base;
 
@@ -201,14 +235,13 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
         return failure();
       }
       chosen->write(cluster);
-      std::string text;
-      llvm::raw_string_ostream(text) << cluster;
-      auto [known, isNew] = structures.try_emplace(text);
-      if (isNew) {
-        known->second = symbols.insert(cluster);
-        ++numStructures;
-      } else {
+      StringAttr name;
+      if (ClusterOp known = structures.findOrAdd(cluster)) {
+        name = known.getSymNameAttr();
         cluster.erase();
+      } else {
+        name = symbols.insert(cluster);
+        ++numStructures;
       }
       OpBuilder b(group.front());
       Location loc = group.front()->getLoc();
@@ -218,11 +251,10 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
         inits.push_back(tensor::EmptyOp::create(b, loc, type.getShape(),
                                                 type.getElementType()));
       }
-      auto launch =
-          LaunchOp::create(b, loc, TypeRange(ValueRange(results)),
-                           FlatSymbolRefAttr::get(known->second),
-                           ValueRange(inputs.getArrayRef()), ValueRange(inits),
-                           b.getDenseI64ArrayAttr({}));
+      auto launch = LaunchOp::create(
+          b, loc, TypeRange(ValueRange(results)), FlatSymbolRefAttr::get(name),
+          ValueRange(inputs.getArrayRef()), ValueRange(inits),
+          b.getDenseI64ArrayAttr({}));
       // What is computed again must not be merged with the first time.
       if (llvm::any_of(group, [](Operation *root) {
             return attrs::recomputed.isOn(root);
@@ -241,7 +273,7 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
     return success();
   }
 
-  llvm::StringMap<StringAttr> structures;
+  Structures structures;
   llvm::MapVector<Value, Value> replacements;
 };
 } // namespace
