@@ -56,8 +56,12 @@ HiddenGradients::HiddenGradients(func::FuncOp func, const Spaces &spaces)
       readers[value].push_back(read);
     }
   };
+  unsigned number = 0;
   func.walk([&](Operation *op) {
     auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+    if (linalgOp && op->getNumResults() == 1 &&
+        isa<RankedTensorType>(op->getResult(0).getType()))
+      bySize[countElements(op->getResult(0))].push_back({number++, linalgOp});
     if (linalgOp && linalgOp.getNumDpsInputs() > 1)
       llvm::for_each(linalgOp.getDpsInputOperands(), add);
     else if (linalgOp && linalgOp.getNumReductionLoops() &&

@@ -201,28 +201,30 @@ Operation *HiddenGradients::findUnknown(const BoundWeight &weight,
   for (Value source : space.sources)
     if (Operation *op = source.getDefiningOp())
       updates.push_back(op);
+  auto mayBe = [&](Value result) {
+    return !spaces.contains(result) && !forward.values.contains(result) &&
+           mayHaveEntriesOf(result, dense) &&
+           isUsedAsGradient(result, count, forward) &&
+           !isOfSpace(result, spaces, forward);
+  };
+  // By size: else all operations would be looked at for each weight.
+  SmallVector<std::pair<unsigned, linalg::LinalgOp>> candidates;
+  for (const auto &[size, ops] : bySize)
+    if (isVector ? size == count : size % count == 0)
+      for (auto [number, op] : ops)
+        if (mayBe(op->getResult(0)))
+          candidates.push_back({number, op});
+  llvm::sort(candidates, llvm::less_first());
   std::optional<DenseSet<Operation *>> before; // Few steps ask.
-  Operation *found = nullptr;
-  func::FuncOp func = this->func;
-  func.walk([&](linalg::LinalgOp op) {
-    if (op->getNumResults() != 1 ||
-        (!forward.after.contains(op) && !behindMultiplied.contains(op)))
-      return WalkResult::advance();
-    Value result = op->getResult(0);
-    if (!isa<RankedTensorType>(result.getType()) || spaces.contains(result) ||
-        forward.values.contains(result) || !mayHaveEntriesOf(result, dense) ||
-        (isVector && countElements(result) != count) ||
-        isOfSpace(result, spaces, forward) ||
-        !isUsedAsGradient(result, count, forward))
-      return WalkResult::advance();
+  for (linalg::LinalgOp op : llvm::make_second_range(candidates)) {
+    if (!forward.after.contains(op) && !behindMultiplied.contains(op))
+      continue;
     if (!before)
       before = getPrecedents(updates);
-    if (!before->contains(op))
-      return WalkResult::advance();
-    found = op;
-    return WalkResult::interrupt();
-  });
-  return found;
+    if (before->contains(op))
+      return op;
+  }
+  return nullptr;
 }
 
 SmallVector<Operation *>

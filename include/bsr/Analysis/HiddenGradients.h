@@ -112,6 +112,9 @@ private:
   const Spaces &spaces;
   /// Sums of one tensor.
   SmallVector<linalg::LinalgOp> sums;
+  /// Operations with one tensor as their result, by how many elements that has,
+  /// with their number in the order of the program.
+  DenseMap<int64_t, SmallVector<std::pair<unsigned, linalg::LinalgOp>>> bySize;
   /// The operands of products, and the places of sums by place, by what they
   /// are, stripped, and by what they are slices of.
   DenseMap<Value, SmallVector<FactorRead, 1>> readers;
