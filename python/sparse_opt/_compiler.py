@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparse_opt import _given, _library, _marks, _ranks, _tools
+from sparse_opt import _given, _library, _marks, _ranks, _source, _tools
 from sparse_opt._errors import ExportError, StepError
+from sparse_opt._marks import Mark
 from sparse_opt._program import Export
 from sparse_opt._ranks import Ranks
 
@@ -27,18 +28,13 @@ class Compilation:
     """How a step was made."""
 
     export: str
-    marks: tuple[str, ...]
+    marks: tuple[Mark, ...]
     options: tuple[str, ...]
 
-    def marks_of(self, export: str) -> list[str]:
+    def marks_of(self, export: str) -> list[Mark]:
         """The marks that match a name of a program, which may lack some weights."""
-        names = set(re.findall(r'bsr\.name = "([^"]*)"', export))
-        matches = [re.search(r"(?:^|\s)match=(\S+)", mark) for mark in self.marks]
-        return [
-            mark
-            for mark, match in zip(self.marks, matches)
-            if match is None or any(re.search(match[1], name) for name in names)
-        ]
+        names = _marks.arguments_of(export)
+        return [m for m in self.marks if m.match is None or any(map(m.matches, names))]
 
     def evaluation_options(self) -> list[str]:
         """The options of a program without updates."""
@@ -50,7 +46,7 @@ class Compilation:
 
 
 def run(
-    export: str, path: Path, marks: Sequence[str], options: Sequence[str]
+    export: str, path: Path, marks: Sequence[Mark], options: Sequence[str]
 ) -> str:
     """Compiles to the library `path`; returns the report, and warns of its warnings."""
     command = [
@@ -64,7 +60,7 @@ def run(
         raise StepError(_failure(report, done.returncode))
     for line in report.splitlines():
         if "warning: " in line:
-            warnings.warn(_sentence(line, "warning: "), stacklevel=3)
+            warnings.warn(_sentence(line, "warning: "), stacklevel=_source.user_level())
     return report
 
 
@@ -76,14 +72,14 @@ def _encoded(text: str) -> bytes:
 def run_once(
     export: str,
     path: Path,
-    marks: Sequence[str],
+    marks: Sequence[Mark],
     options: Sequence[str],
     ranks: Ranks | None,
 ) -> str:
     """Compiles as `run`, of several processes in the first one."""
     if ranks is None:
         return run(export, path, marks, options)
-    given = _encoded("\0".join([export, *marks, "", *options]))
+    given = _encoded("\0".join([export, *map(str, marks), "", *options]))
     ranks.require_same({"export, marks and options": _ranks.hash_of(given)})
     if ranks.rank > 0:
         # What that one could not compile, it tells; all end.
@@ -112,23 +108,25 @@ def target_of(device: Any) -> str:
 
 
 def require_marks(
-    weights: Iterable[_marks.Weight], marks: Sequence[str], taken: Collection[str] = ()
-) -> None:
-    """Raises `ExportError` for marks that no step with these weights takes, by their
-    names, shapes and types alone; those that are `taken` have marks."""
+    weights: Iterable[_marks.Weight], marks: Any, taken: Collection[str] = ()
+) -> list[Mark]:
+    """Returns marks, as they are given in any form; raises `ExportError` for those that no
+    step with these weights takes, by their names, shapes and types alone. Those that are
+    `taken` have marks."""
     try:
-        marks, weights = _listed(marks), list(weights)
-        _marks.require_apart(taken, marks)
-        if marks and not weights:
+        given, weights = _marks.listed(marks), list(weights)
+        _marks.require_apart(taken, given)
+        if given and not weights:
             raise StepError(_NO_WEIGHTS)
         text = _marks.step_of(weights)
-        given = _marks.fitted(text, _marks.of_weights(marks), says=False)
-        if given:
+        own = _marks.fitted(text, _marks.of_weights(given), says=False)
+        if own:
             with tempfile.TemporaryDirectory() as directory, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # They are those of the compilation.
-                run(text, Path(directory) / "step.mlir", given, ["--emit=mlir"])
+                run(text, Path(directory) / "step.mlir", own, ["--emit=mlir"])
     except StepError as error:
         raise ExportError(str(error)) from error
+    return given
 
 
 _NO_WEIGHTS = (
@@ -137,34 +135,26 @@ _NO_WEIGHTS = (
 )
 
 
-def _listed(marks: Any) -> list[str]:
-    if isinstance(marks, str):
-        raise StepError(
-            f"expected a list of marks, but got '{marks}': put it into brackets"
-        )
-    return _given.listed("a list of marks", marks)
-
-
-def compilable_marks(export: Any, marks: Any, seed: Any) -> list[str]:
+def compilable_marks(export: Any, marks: Any, seed: Any, says: bool = True) -> list[Mark]:
     """Returns marks that match only what they fit, those of the export for None, and in
-    front of them those of its layers; raises `StepError` for what is no export, no marks or
+    front of them those of its layers; logs what stays dense if it `says` so; raises `StepError` for what is no export, no marks or
     no seed."""
     require_text(export)
     if marks is None:
         marks = export.marks if isinstance(export, Export) else ()
-    marks = _listed(marks)
+    given = _marks.listed(marks)
     _given.seed(seed)
-    if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
+    if given and isinstance(export, Export) and 'bsr.role = "param"' not in export:
         raise StepError(_NO_WEIGHTS)
     program = export.program if isinstance(export, Export) else None
     taken = program.layers.marks if program and program.layers else {}
-    _marks.require_apart(taken, marks)
-    return [*taken.values(), *_marks.fitted(export, marks)]
+    _marks.require_apart(taken, given)
+    return [*taken.values(), *_marks.fitted(export, given, says)]
 
 
-def is_of_blocks(marks: Sequence[str]) -> bool:
+def is_of_blocks(marks: Sequence[Mark]) -> bool:
     """Returns whether a step attends to less than its program does."""
-    return any(re.search(r"(?:^|\s)attention=", mark) for mark in marks)
+    return any(mark.attention is not None for mark in marks)
 
 
 def require_text(export: Any) -> None:
@@ -182,6 +172,9 @@ _ENDED_BY: dict[int, str] = {
     signal.SIGINT: "it was interrupted",
 }
 
+_UNKNOWN = re.compile(
+    r"Unknown command line argument '(.*?)'\..*?(?:\n.*Did you mean '(.*)'\?|$)", re.DOTALL
+)
 _PLACE = re.compile(r'([^"\s]+\.py)"?:(\d+)')
 
 
@@ -200,6 +193,9 @@ def _failure(output: str, code: int) -> str:
     """Returns why the compiler failed, with its first words where it says no error."""
     if error := _sentence(output):
         return error
+    if unknown := _UNKNOWN.search(output):
+        nearest = f": the nearest is '{unknown[2]}'" if unknown[2] else ""
+        return f"expected an option of sparse-compile, but got '{unknown[1]}'{nearest}"
     if code < 0:
         why = _ENDED_BY.get(-code, "that is a mistake of sparse-opt, report the program")
         name = signal.strsignal(-code) or f"signal {-code}"

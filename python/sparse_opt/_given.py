@@ -6,14 +6,20 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import numbers
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from sparse_opt._errors import StepError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def shown(value: Any) -> str:
@@ -26,6 +32,44 @@ def shown(value: Any) -> str:
 
 def refusal(expected: str, value: Any) -> StepError:
     return StepError(f"expected {expected}, but got {shown(value)}")
+
+
+def require_known(
+    expected: str, name: Any, known: Collection[str], error: type[ValueError] = StepError
+) -> None:
+    """Raises an error that has the known name which is nearest to one that is not, or all."""
+    if name in known:
+        return
+    nearest = difflib.get_close_matches(name, known, 1) if isinstance(name, str) else []
+    hint = f"the nearest is '{nearest[0]}'" if nearest else f"there are {', '.join(known)}"
+    raise error(f"expected {expected}, but got {shown(name)}: {hint}")
+
+
+def options(
+    error: type[ValueError] = StepError, within: Callable[..., Any] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Returns a decorator of a public function, or of a class's `__init__`, which refuses
+    options by names that it has not. Others may be those of the function `within` it."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        called = function.__qualname__.removesuffix(".__init__")
+        known = [
+            parameter.name
+            for each in (function, *([within] if within else []))
+            for parameter in inspect.signature(each).parameters.values()
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            and parameter.name != "self"
+        ]
+
+        @functools.wraps(function)
+        def checked(*arguments: P.args, **named: P.kwargs) -> R:
+            for name in named:
+                require_known(f"an option of {called}", name, known, error)
+            return function(*arguments, **named)
+
+        return checked
+
+    return decorate
 
 
 def integer(name: str, value: Any, least: int = 0, most: int | None = None) -> int:

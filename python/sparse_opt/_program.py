@@ -19,6 +19,7 @@ from sparse_opt import _description, _device_arrays
 from sparse_opt._check import Call, Rerun
 from sparse_opt._description import Blocks, Counters
 from sparse_opt._errors import StepError
+from sparse_opt._marks import Mark
 
 Array = np.ndarray[Any, Any]
 
@@ -48,7 +49,7 @@ class Layers(Protocol):
     """The weights that a program has in blocks itself, as a compiled step sees them."""
 
     @property
-    def marks(self) -> Mapping[str, str]:
+    def marks(self) -> Mapping[str, Mark]:
         """What the compiler is told of each, by name."""
 
     @property
@@ -109,10 +110,10 @@ class Export(str):
     """The text of a step, and the program that it came from."""
 
     program: Program | None = None
-    marks: Sequence[str] = ()  # what it is to be compiled with
+    marks: Sequence[Mark] = ()  # what it is to be compiled with
 
     @classmethod
-    def of(cls, text: str, program: Program, marks: Sequence[str] = ()) -> Export:
+    def of(cls, text: str, program: Program, marks: Sequence[Mark] = ()) -> Export:
         export = cls(text)
         export.program = program
         export.marks = tuple(marks)

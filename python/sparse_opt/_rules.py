@@ -76,6 +76,9 @@ class Group:
         return Rules(keys).groups[0]
 
 
+# What a dataclass makes refuses other names without a word of those that there are.
+Group.__init__ = _given.options()(Group.__init__)  # type: ignore[method-assign]
+
 Groups = Group | Mapping[str, Any] | Sequence[Group | Mapping[str, Any]]
 
 

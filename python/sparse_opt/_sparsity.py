@@ -52,6 +52,7 @@ class Sparsity:
         not compiled for what one asks.
     """
 
+    @_given.options()
     def __init__(
         self,
         step: Step,

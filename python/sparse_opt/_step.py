@@ -20,12 +20,15 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from sparse_opt import _compiler, _description, _given, _method, _ranks, _runtime, _say
+from sparse_opt import (
+    _compiler, _description, _given, _method, _ranks, _runtime, _say, _source,
+)  # fmt: skip
 from sparse_opt._check import Call, Check, Rerun
 from sparse_opt._description import Buffer, Counters
 from sparse_opt._errors import StepError
 from sparse_opt._exclusive import exclusive
 from sparse_opt._evaluation import Evaluation
+from sparse_opt._marks import Marks
 from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program
 from sparse_opt._ranks import Ranks
@@ -36,9 +39,10 @@ MethodName = Literal["static", "set", "rigl", "gmp"]
 Norm = Literal["l1", "l2", "linf", "mean"]
 
 
+@_given.options()
 def compile(
     export: str,
-    marks: Sequence[str] | None = None,
+    marks: Marks | None = None,
     *,
     device: str = "cpu",
     seed: int = 0,
@@ -53,10 +57,12 @@ def compile(
     Args:
       export: what `sparse_opt.torch.export` or `sparse_opt.jax.export` returned;
         or the text of a step, whose arrays then go by name.
-      marks: which dense weights are block-sparse, as the options of the pass
-        `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`; by default those
-        that the export was given. The first that matches a name counts. `"attention=. window=3 global=1 block=64x64"` has
-        attention computed on such blocks of queries by keys alone.
+      marks: which dense weights are block-sparse: `sparse_opt.Mark("dense.weight$",
+        block=16, density=0.1)`, the text `"match=dense.weight$ block=16x16
+        density=0.1"`, a dictionary of the same keys, or a list of them; by default those
+        that the export was given. The first that matches a name counts.
+        `Mark(attention=".", window=3, global_=1, block=64)` has attention computed on such
+        blocks of queries by keys alone.
       device: what runs the step and has its arrays: `cpu`; a GPU of NVIDIA's, `cuda`
         or `cuda:1`; or `auto`, a GPU if there is one that can, else, with a warning
         that says why not, the processor. Arrays on a GPU are read and written by
@@ -80,7 +86,8 @@ def compile(
       StepError: the compiler refused the step, or the exported program has
         changed since.
     """
-    marks = _compiler.compilable_marks(export, marks, seed)
+    given = _compiler.compilable_marks(export, marks, seed)
+    options = _given.listed("a list of options of sparse-compile", options)
     program = export.program if isinstance(export, Export) else None
     if program is not None:
         program.check()
@@ -96,18 +103,19 @@ def compile(
             "check": check,
         }  # fmt: skip
         try:
-            return compile(export, marks, device="cuda", **arguments)  # type: ignore[arg-type]
+            return compile(export, given, device="cuda", **arguments)  # type: ignore[arg-type]
         except StepError as error:
-            warnings.warn(f"device cpu, not cuda: {error}", stacklevel=2)
-            return compile(export, marks, device="cpu", **arguments)  # type: ignore[arg-type]
+            text = f"device cpu, not cuda: {error}"
+            warnings.warn(text, stacklevel=_source.user_level())
+            return compile(export, given, device="cpu", **arguments)  # type: ignore[arg-type]
     target = _compiler.target_of(device)
     if target != "cpu":
         options = [f"--target={target}", *options]
     with tempfile.TemporaryDirectory() as directory:
         path = Path(library) if library else Path(directory) / "step.so"
         ranks = _ranks.ranks_of(comm)
-        report = _compiler.run_once(export, path, marks, options, ranks)
-        if program is not None and check and _compiler.is_of_blocks(marks):
+        report = _compiler.run_once(export, path, given, options, ranks)
+        if program is not None and check and _compiler.is_of_blocks(given):
             _say.line("the step runs unchecked: it attends to less than its program")
             check = 0
         step = Step(
@@ -115,7 +123,7 @@ def compile(
             check=check,
         )  # fmt: skip
         step.report = report
-        step._compilation = _compiler.Compilation(export, tuple(marks), tuple(options))
+        step._compilation = _compiler.Compilation(export, tuple(given), tuple(options))
         return step
 
 
@@ -336,6 +344,7 @@ class Step(Values):
             self._own_evaluation = self._bind(made.export, self._program, None, ())
         return self._own_evaluation(*batch, seed=seed, **named)
 
+    @_given.options()
     def bind(
         self,
         export: str,
@@ -391,6 +400,7 @@ class Step(Values):
             evaluation.report = report
             return evaluation
 
+    @_given.options()
     @exclusive
     def update_patterns(
         self,

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from sparse_opt import _blocks, _description, _runtime
+from sparse_opt import _blocks, _description, _runtime, _source
 from sparse_opt._description import Blocks, Buffer, Origin, Pattern
 from sparse_opt._errors import StepError
 from sparse_opt._exclusive import Use, exclusive
@@ -351,7 +351,7 @@ class Values:
                     " what its weights hold elsewhere is dropped: say"
                     " pattern='largest' for trained weights, pattern='random' for new"
                     " ones",
-                    stacklevel=4,
+                    stacklevel=_source.user_level(),
                 )
                 return
 

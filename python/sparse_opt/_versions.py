@@ -11,6 +11,7 @@ import importlib.metadata
 import warnings
 from collections.abc import Sequence
 
+from sparse_opt import _source
 from sparse_opt._errors import ExportError
 
 # Package, first version, first version that is not tested.
@@ -49,7 +50,7 @@ def load(extra: str, tested: Tested, modules: Sequence[str]) -> None:
         warnings.warn(
             f"{sentence}, which was not tested: it has the names that are"
             f" needed, so it goes on; else {install}",
-            stacklevel=3,
+            stacklevel=_source.user_level(),
         )
 
 

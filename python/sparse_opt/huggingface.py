@@ -22,6 +22,7 @@ from typing import Any, Literal
 import numpy as np
 import safetensors
 
+from sparse_opt import _given
 from sparse_opt._errors import StepError
 from sparse_opt._step import Step
 
@@ -53,6 +54,7 @@ class Loaded:
     unexpected: tuple[str, ...]  # tensors of the file that the step does not have
 
 
+@_given.options()
 def load(
     step: Step,
     path: str | os.PathLike[str],
@@ -109,6 +111,7 @@ def load(
     return Loaded(tuple(sorted(set(weights) - found)), tuple(unexpected))
 
 
+@_given.options()
 def save(
     step: Step,
     directory: str | os.PathLike[str],

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sparse_opt import _pattern_updates, _products, _versions
+from sparse_opt import _given, _pattern_updates, _products, _versions
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt._pattern_updates import Weight, needs_scores, require_scores
@@ -176,6 +176,7 @@ def _product(x: Any, values: Any, pattern: Any, bias: Any, layer: Dense) -> Any:
     return _linear.call(x, values, bias, pattern, *shape)
 
 
+@_given.options()
 def update_patterns(
     model: Any,
     drop: float = 0.3,

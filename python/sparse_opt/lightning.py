@@ -5,7 +5,7 @@
 """`SparseModule`: a `LightningModule` around another, with block-sparse weights.
 
     module = SparseModule(
-        MyModule(), marks=[r"match=weight$ block=16x16 density=0.1"],
+        MyModule(), marks=Mark("weight$", block=16, density=0.1),
         sparsity=[Group(method="rigl", every=100)],
     )
     lightning.Trainer(max_steps=1000).fit(module, loader)
@@ -32,8 +32,10 @@ from lightning.pytorch.utilities.model_helpers import is_overridden
 
 import sparse_opt
 import sparse_opt.torch
+from sparse_opt import _given
 from sparse_opt._description import Blocks
 from sparse_opt._errors import ExportError, StepError
+from sparse_opt._marks import Marks, listed
 from sparse_opt._rules import Groups, groups_of, score_options
 from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step
@@ -75,11 +77,12 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
     _is_old = False  # whether the step has trained since the module had its weights
     _blocks: Mapping[str, Blocks] = {}  # of the step before
 
+    @_given.options()
     def __init__(
         self,
         module: lightning.LightningModule,
         *,
-        marks: Sequence[str],
+        marks: Marks,
         sparsity: Groups = (),
         clip: float | None = None,
         pattern: Choice | None = None,
@@ -101,7 +104,7 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
             )
         self.automatic_optimization = False
         self.inner = module
-        self._marks, self._groups, self._clip = marks, sparsity, clip
+        self._marks, self._groups, self._clip = listed(marks), sparsity, clip
         self._pattern, self._seed, self._options = pattern, seed, list(options)
         self._check = check
         for name in _OPTIONAL:

@@ -6,7 +6,7 @@
 
     trainer = SparseTrainer(
         model=model, args=args, train_dataset=data, data_collator=collator,
-        marks=[r"match=encoder.*\\.weight$ block=16x16 density=0.1"],
+        marks=Mark(r"encoder.*\\.weight$", block=16, density=0.1),
         sparsity=[Group(method="rigl", every=100)],
     )
     trainer.train()
@@ -27,8 +27,10 @@ from transformers import Trainer
 
 import sparse_opt
 import sparse_opt.torch
+from sparse_opt import _given
 from sparse_opt._description import Blocks
 from sparse_opt._errors import StepError
+from sparse_opt._marks import Marks, listed
 from sparse_opt._rules import Groups, groups_of, score_options
 from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step
@@ -68,10 +70,11 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
     _updates: Sparsity | None = None
     _norm: Any = None
 
+    @_given.options(within=Trainer.__init__)
     def __init__(
         self,
         *arguments: Any,
-        marks: Sequence[str],
+        marks: Marks,
         sparsity: Groups = (),
         pattern: Choice | None = None,
         options: Sequence[str] = (),
@@ -79,7 +82,7 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
-        self._marks, self._groups, self._pattern = marks, sparsity, pattern
+        self._marks, self._groups, self._pattern = listed(marks), sparsity, pattern
         self._options, self._resumed = list(options), ""
         self._check = check
         for is_right, expected, got in (

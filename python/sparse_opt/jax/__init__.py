@@ -26,8 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from sparse_opt import _compiler, _inits, _marks, _versions
+from sparse_opt import _compiler, _given, _inits, _marks, _versions
 from sparse_opt._errors import ExportError
+from sparse_opt._marks import Mark, Marks
 from sparse_opt._program import Export
 from sparse_opt.jax import _checks, _moments
 from sparse_opt.jax._checks import leaf_names
@@ -54,6 +55,7 @@ _INPUT_ROLES = {
 }
 
 
+@_given.options(ExportError)
 def export(
     step: Callable[..., Any],
     *args: Any,
@@ -61,7 +63,7 @@ def export(
     roles: Mapping[str, str] | None = None,
     inits: Mapping[str, str] | None = None,
     locations: bool | Literal["scopes"] = True,
-    marks: Sequence[str] = (),
+    marks: Marks = (),
 ) -> Export:
     """Returns the MLIR text of one training step.
 
@@ -88,7 +90,7 @@ def export(
       locations: keep where each operation came from: the path of its
         `jax.named_scope`s and the line of the program; or `"scopes"` alone,
         for a text that is the same wherever the program lies.
-      marks: those that `compile` is to be given, and takes by default. Wrong ones are an
+      marks: those that `compile` is to be given (`sparse_opt.Mark`), and takes by default. Wrong ones are an
         error before anything is traced.
 
     Returns:
@@ -117,13 +119,14 @@ def export(
     _checks.require_arrays(names, leaves)
     num_carried = len(tree_util.tree_leaves(args[:carried]))
     role_of = _roles_of(names, num_carried, roles)
+    given: list[Mark] = []
     if marks:
         weights = (
             _marks.Weight(name, np.shape(leaf), str(leaf.dtype))
             for name, leaf in zip(names, leaves)
             if role_of[name] == "param" and hasattr(leaf, "dtype")
         )
-        _compiler.require_marks(weights, marks)
+        given = _compiler.require_marks(weights, marks)
     with _points.marking():
         with _retraces.anew():
             traced = _checks.traced(step, args)
@@ -168,9 +171,10 @@ def export(
         locations,
     )
     program = JaxProgram(args, carried, roots, traced.out_info, step, role_of)
-    return Export.of(text, program, marks)
+    return Export.of(text, program, given)
 
 
+@_given.options(ExportError)
 def export_function(
     function: Callable[..., Any],
     *args: Any,

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import tree_util
 
-from sparse_opt import _versions
+from sparse_opt import _given, _versions
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt.jax import nn
@@ -63,6 +63,7 @@ class Linear(eqx.Module):  # type: ignore[misc]
     pattern: nn.Pattern
     scores: Any
 
+    @_given.options()
     def __init__(
         self,
         in_features: int,
@@ -111,6 +112,7 @@ def with_scores(model: Any, scores: dict[str, Any]) -> Any:
     return _replaced(model, {name: {"scores": found} for name, found in scores.items()})
 
 
+@_given.options()
 def update_patterns(
     model: Any,
     state: Any = None,

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
-from sparse_opt import _versions
+from sparse_opt import _given, _versions
 from sparse_opt._method import Method
 from sparse_opt.jax import nn
 
@@ -64,6 +64,7 @@ class Linear(nnx.Module):  # type: ignore[misc]
       StepError: blocks do not divide the weight, or a density is none.
     """
 
+    @_given.options()
     def __init__(
         self,
         in_features: int,
@@ -112,6 +113,7 @@ def keep_scores(model: Any, on: bool = True) -> None:
         layer.scores = nnx.data(BlockScores(nn.zero_scores(layer.pattern)) if on else None)
 
 
+@_given.options()
 def update_patterns(
     model: Any,
     optimizer: Any = None,

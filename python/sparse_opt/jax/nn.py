@@ -98,6 +98,7 @@ class Pattern:
         return Matrix(*self.shape, *self.block, self.slots, type)
 
 
+@_given.options()
 def random_pattern(
     key: Any, shape: tuple[int, int], *, block: int | tuple[int, int] = 16, density: float = 0.1
 ) -> Pattern:
@@ -175,6 +176,7 @@ def _type_of(dtype: Any) -> str:
         return ""
 
 
+@_given.options()
 def init(key: Any, pattern: Pattern, dtype: Any = jnp.float32) -> jax.Array:
     """Returns first values, uniform within `1 / sqrt(inputs)`."""
     _require_pattern(pattern)
@@ -401,6 +403,7 @@ def _write(memory: _ffi.Memory, array: np.ndarray[Any, Any]) -> None:
     _products.move(memory.address, array.ctypes.data, array.nbytes)
 
 
+@_given.options()
 def update_patterns(
     values: Any,
     patterns: Any,

@@ -27,8 +27,9 @@ from typing import Any
 
 import torch
 
-from sparse_opt import _compiler, _inits, _versions
+from sparse_opt import _compiler, _given, _inits, _versions
 from sparse_opt._errors import ExportError
+from sparse_opt._marks import Mark, Marks
 from sparse_opt._program import Export
 
 __all__ = ["Export", "ExportError", "export", "export_function"]
@@ -38,6 +39,7 @@ _TESTED = (("torch", "2.14", "2.16"), ("torch-mlir", "20261001", "20261002"))
 _LEANING = ("sparse_opt.torch._capture", "sparse_opt.torch._linalg", "sparse_opt.torch._program")
 
 
+@_given.options(ExportError)
 def export(
     train_step: Any,
     model: torch.nn.Module,
@@ -48,7 +50,7 @@ def export(
     locations: bool = True,
     accumulate: bool = False,
     scheduled: Sequence[str] = (),
-    marks: Sequence[str] = (),
+    marks: Marks = (),
 ) -> Export:
     """Returns the MLIR text of one training step.
 
@@ -81,7 +83,7 @@ def export(
       scheduled: names of options of the optimizer that the loop changes between steps,
         as `weight_decay`: they are read before each step, as the rate is. Those that a
         scheduler moves which is there at the export (OneCycleLR, CyclicLR) need no name.
-      marks: those that `compile` is to be given, and takes by default, of weights that no
+      marks: those that `compile` is to be given (`sparse_opt.Mark`), and takes by default, of weights that no
         layer has in blocks. Wrong ones are an error before anything is traced.
 
     Returns:
@@ -109,9 +111,10 @@ def export(
     _optimizers.require_no_windows(optimizer)
     layers = _upgrade.Layers(model)
     with torch.inference_mode(False), torch.enable_grad(), layers.dense():
+        given: list[Mark] = []
         if marks:
             weights = _arguments.weights_of(model)
-            _compiler.require_marks(weights, marks, layers.marks)
+            given = _compiler.require_marks(weights, marks, layers.marks)
         with _effects.nothing_kept():
             captured = _capture.capture(
                 train_step, model, optimizer, batch, accumulate, scheduled
@@ -124,9 +127,10 @@ def export(
                 rules[argument.name] = rule
         text = _linalg.lower(captured, rules, locations)
     program = _program.TorchProgram(model, batch, captured, layers, train_step)
-    return Export.of(text, program, marks)
+    return Export.of(text, program, given)
 
 
+@_given.options(ExportError)
 def export_function(
     function: Any,
     model: torch.nn.Module,

@@ -180,6 +180,7 @@ class Linear(Blocks):
       StepError: an argument is of a wrong type or value; blocks do not divide the weight.
     """
 
+    @_given.options()
     def __init__(
         self,
         in_features: int,
@@ -271,6 +272,7 @@ class Embedding(Blocks):
       StepError: an argument is of a wrong type or value; blocks do not divide the table.
     """
 
+    @_given.options()
     def __init__(
         self,
         num_embeddings: int,

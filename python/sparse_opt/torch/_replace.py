@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 
 from sparse_opt import _given, _library, _marks, _say
 from sparse_opt._errors import StepError
+from sparse_opt._marks import Mark, Marks
 from sparse_opt.torch import _linear, _updates
 from sparse_opt.torch._attention import PROJECTIONS, MultiheadAttention
 from sparse_opt.torch._layers import FIRST_PATTERN, Blocks, Embedding, Linear, count_blocks
@@ -86,11 +87,11 @@ def _obstacle(module: torch.nn.Module) -> str:
 
 
 # A module, the name that it has a layer by, that, the name of its weight, and its mark.
-_Found = tuple[torch.nn.Module, str, Any, str, _marks.Mark]
+_Found = tuple[torch.nn.Module, str, Any, str, Mark]
 
 
 def _find(
-    model: torch.nn.Module, rules: Sequence[_marks.Mark], pattern: Any, left: list[str]
+    model: torch.nn.Module, rules: Sequence[Mark], pattern: Any, left: list[str]
 ) -> list[_Found]:
     """Returns what is to be replaced, and adds to `left` what matches and stays dense."""
     used = set()
@@ -114,12 +115,13 @@ def _find(
             found.append((module, name, child, weight, rule))
     for rule in rules:
         if rule not in used:
-            names = [n for n, m in model.named_modules() if _is_dense(m)]
+            shapes = {f"{n}.weight": m.weight.shape for n, m in model.named_modules() if _is_dense(m)}
+            could = [name for name, shape in shapes.items() if rule.fits(shape)]
             raise StepError(
-                f"expected 'match={rule.match.pattern}' to match the weight of a layer that"
-                f" blocks of {rule.rows}x{rule.cols} divide, but got"
-                f" {', '.join(left[:3]) or 'no match'} in {len(names)} layers:"
-                f" {', '.join(f'{name}.weight' for name in names[:3])}"
+                f"expected 'match={rule.match}' to match the weight of a layer that"
+                f" {_marks.blocks_of(rule)} divide, but got"
+                f" {', '.join(left[:3]) or 'no match'} in {len(shapes)} layers: "
+                + (f"mark {_marks.named(could, shapes)}" if could else "choose another block")
             )
     if not isinstance(pattern, str):
         names = [weight for *_, weight, _ in found]
@@ -132,9 +134,10 @@ def _find(
     return found
 
 
+@_given.options()
 def sparsify(
     model: torch.nn.Module,
-    marks: Sequence[str],
+    marks: Marks,
     pattern: Pattern | Mapping[str, Any] = "random",
 ) -> torch.nn.Module:
     """Puts block-sparse layers into a model in place of its `torch.nn.Linear`,
@@ -149,10 +152,10 @@ def sparsify(
     Args:
       model: whose layers are replaced in place. Layers under two names, and weights under
         two names, stay one.
-      marks: as those of `sparse_opt.compile`: `match=<regular expression>
-        block=<rows>x<columns> density=<share>`, matched against the names of weights, as
-        `encoder.0.mlp.weight`; the first that matches counts. What no block divides stays
-        dense.
+      marks: `sparse_opt.Mark`s of `match`, `block` and `density`, or the texts and
+        dictionaries that those of `sparse_opt.compile` may be, matched against the names of
+        weights, as `encoder.0.mlp.weight`; the first that matches counts. What no block
+        divides stays dense.
       pattern: `random`, `largest` (the blocks of the largest L1 norms), or masks by the
         names of weights.
 
@@ -161,12 +164,11 @@ def sparsify(
         hooks or a parametrization, which would be lost. Nothing has changed then.
     """
     _updates.require_model(model)
-    listed = [marks] if isinstance(marks, str) else _given.listed("a list of marks", marks)
+    rules = [_of_layers(mark) for mark in _marks.listed(marks)]
     if not isinstance(pattern, (str, Mapping)):
         raise _given.refusal(
             "the pattern 'random', 'largest' or masks by the names of weights", pattern
         )
-    rules = [_mark(mark) for mark in listed]
     left: list[str] = []
     split = _split_attention(model, rules, left)
     try:
@@ -181,7 +183,8 @@ def sparsify(
         known = modules.get(id(child))
         if known is None:
             first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
-            known = _sparse(child, (rule.rows, rule.cols), rule.density, first)
+            assert rule.block is not None and rule.density is not None
+            known = _sparse(child, rule.block, rule.density, first)
             if twin := made.get(id(child.weight)):
                 # One weight of two layers, which have biases of their own.
                 known.weight, known.pattern = twin.weight, twin.pattern
@@ -207,8 +210,8 @@ def sparsify(
 
 
 def _rule_of(
-    rules: Sequence[_marks.Mark], weight: str, module: torch.nn.Module
-) -> _marks.Mark | None:
+    rules: Sequence[Mark], weight: str, module: torch.nn.Module
+) -> Mark | None:
     """Returns the mark of a weight: one that is a part of attention's packed one has that
     one's name, too."""
     names = [weight]
@@ -217,11 +220,11 @@ def _rule_of(
         if part in PROJECTIONS:
             packed = (f"{path}.{name}".lstrip(".") for name in ("in_proj_weight", f"{part}_weight"))
             names.extend(packed)
-    return next((r for r in rules if any(r.match.search(name) for name in names)), None)
+    return next((r for r in rules if any(map(r.matches, names))), None)
 
 
 def _split_attention(
-    model: torch.nn.Module, rules: Sequence[_marks.Mark], left: list[str]
+    model: torch.nn.Module, rules: Sequence[Mark], left: list[str]
 ) -> list[tuple[torch.nn.Module, str, torch.nn.Module]]:
     """Puts attention whose projections are layers in place of `torch.nn.MultiheadAttention`
     of which a mark matches a weight that it fits, and returns what was where."""
@@ -236,7 +239,7 @@ def _split_attention(
             for weight, tensor in child.named_parameters():
                 height = child.embed_dim if weight == "in_proj_weight" else tensor.shape[0]
                 if tensor.dim() == 2:
-                    matching = (r for r in rules if r.match.search(prefix + weight))
+                    matching = (r for r in rules if r.matches(prefix + weight))
                     found = next(matching, None)
                     rule = rule or (found and found.fits((height, tensor.shape[1])) and found)
             if not rule:
@@ -273,12 +276,10 @@ def _require_no_hooks(name: str, layer: Any, call: str) -> None:
         )
 
 
-def _mark(text: Any) -> _marks.Mark:
-    mark = _marks.Mark.of(text) if isinstance(text, str) else None
-    if mark is None:
-        raise _given.refusal(
-            "a mark 'match=<regular expression> block=<rows>x<columns> density=<share>'", text
-        )
+def _of_layers(mark: Mark) -> Mark:
+    """Returns a mark that layers have all of."""
+    if mark.match is None or mark != Mark(mark.match, block=mark.block, density=mark.density):
+        raise _given.refusal("a mark of layers, by match, block and density", str(mark))
     return mark
 
 
@@ -295,7 +296,7 @@ def _require_apart(model: torch.nn.Module, replaced: Sequence[Any]) -> None:
                 )
 
 
-def marks_of(model: torch.nn.Module) -> list[str]:
+def marks_of(model: torch.nn.Module) -> list[Mark]:
     """Returns marks of the layers of a model, for a whole step of the dense model. One of the
     model as it is needs none: `sparse_opt.torch.export` takes layers over.
 
@@ -325,11 +326,11 @@ def marks_of(model: torch.nn.Module) -> list[str]:
             parent, _, part = name.rpartition(".")
             if part in PROJECTIONS and isinstance(modules[parent], MultiheadAttention):
                 weight = f"{name}_weight"
-            marks.append(_marks.text_of(weight, rows, cols, module.density))
+            marks.append(Mark.named(weight, (rows, cols), module.density))
     return marks
 
 
-def _packed_mark(weight: str, attention: MultiheadAttention) -> list[str]:
+def _packed_mark(weight: str, attention: MultiheadAttention) -> list[Mark]:
     """Returns the mark of the matrix that the projections of attention are in a dense model, if
     they have blocks."""
     parts = attention.projections
@@ -342,7 +343,7 @@ def _packed_mark(weight: str, attention: MultiheadAttention) -> list[str]:
             f" {', '.join(str(part) for part in parts)}: export the model as it is"
         )
     density = sum(part.density for part in blocks) / len(blocks)
-    return [_marks.text_of(weight, *blocks[0].block, density)]
+    return [Mark.named(weight, blocks[0].block, density)]
 
 
 def densify(model: torch.nn.Module) -> torch.nn.Module:

@@ -50,6 +50,7 @@ class Sparsity:
         `file`, or a layer does not begin with as many blocks as its group says.
     """
 
+    @_given.options()
     def __init__(
         self,
         model: torch.nn.Module,

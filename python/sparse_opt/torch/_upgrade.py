@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from sparse_opt import _description, _marks
+from sparse_opt import _description
 from sparse_opt._errors import ExportError
+from sparse_opt._marks import Mark
 from sparse_opt._program import Array, Source
 from sparse_opt.torch import _linear, _sharded, _updates
 from sparse_opt.torch._memory import to_numpy
@@ -44,9 +45,9 @@ class Layers:
     def __init__(self, model: torch.nn.Module) -> None:
         self._found = dict(_found(model))
         self._modules = [m for m in model.modules() if isinstance(m, Blocks)]
-        self.marks: Mapping[str, str] = {
+        self.marks: Mapping[str, Mark] = {
             # As many blocks as there are slots: those of gmp may be empty.
-            name: _marks.text_of(name, *layer.block, m.slots / (m.grid[0] * m.grid[1]))
+            name: Mark.named(name, layer.block, m.slots / (m.grid[0] * m.grid[1]))
             for name, layer in self._found.items()
             for m in (layer.matrix,)
         }

@@ -41,6 +41,7 @@ for _class in (Embedding, Linear):
     _class.__module__ = __name__
 
 
+@_given.options()
 def update_patterns(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer],

@@ -15,7 +15,7 @@ from transformers import BertConfig, BertForSequenceClassification, Trainer, Tra
 from transformers.trainer_callback import PrinterCallback, TrainerCallback
 
 from refusals import refuse
-from sparse_opt import Group
+from sparse_opt import Group, Mark
 from sparse_opt.trainer import SparseTrainer
 
 folder = sys.argv[1]
@@ -49,7 +49,7 @@ def history(run, key):
 
 def sparse(name, density=0.5, **named):
     return trainer(
-        SparseTrainer, name, marks=[rf"match=layer.*(query|dense).weight$ block=8x8 density={density}"],
+        SparseTrainer, name, marks=Mark("layer.*(query|dense).weight$", block=8, density=density),
         options=["-O", "1"], pattern="largest", **named,
     )  # fmt: skip
 
@@ -95,6 +95,12 @@ refuse(lambda: sparse("x", args={"dataloader_drop_last": False}))
 refuse(lambda: sparse("x", args={"gradient_accumulation_steps": 2}))
 # CHECK: expected neither fp16 nor bf16 but a model of that type, model.to(torch.bfloat16), but got bf16=True
 refuse(lambda: sparse("x", args={"bf16": True}))
+# CHECK: expected an option of SparseTrainer, but got 'mark': the nearest is 'marks'
+refuse(lambda: trainer(SparseTrainer, "x", mark="match=query"))
+# CHECK: expected an option of SparseTrainer, but got 'eval_data': the nearest is 'eval_dataset'
+refuse(lambda: sparse("x", eval_data=data))
+# CHECK: expected a key of a mark, but got 'blok': the nearest is 'block'
+refuse(lambda: trainer(SparseTrainer, "x", marks={"match": "query", "blok": 8}))
 # CHECK: expected a checkpoint of a SparseTrainer, but got '{{.*}}checkpoint-3' without sparse_opt.safetensors
 refuse(lambda: sparse("y").train(resume_from_checkpoint=f"{folder}/dense/checkpoint-3"))
 

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 
 import sparse_opt
 import sparse_opt.jax
+from sparse_opt import Mark
+from sparse_opt.jax import nn
 from refusals import refuse
 
 traces = 0
@@ -45,3 +47,10 @@ print("traces", traces)
 # CHECK: ['state.params.layers.0', 'state.params.layers.1', 'state.params.layers.2', 'state.params.up']
 exported = export("match=params.up$ block=8x8 density=1", "match=params.layers$ dims=stack,row,col density=1")
 print(list(sparse_opt.compile(exported, pattern="largest", check=0).patterns))
+
+# CHECK: expected a key of a mark, but got 'dim': the nearest is 'dims'
+refuse(export, {"match": "params.layers$", "dim": "stack,row,col"})
+# CHECK: expected an option of export, but got 'locals': the nearest is 'locations'
+refuse(export, locals=False)
+# CHECK: expected an option of random_pattern, but got 'densty': the nearest is 'density'
+refuse(nn.random_pattern, jax.random.key(0), (16, 16), densty=0.1)

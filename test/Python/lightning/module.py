@@ -74,7 +74,7 @@ def fit(module, steps=8, checkpoint=None, **options):
 
 
 def sparse(density=0.5, **named):
-    marks = [f"match=layers.[02].weight$ block=4x4 density={density}"]
+    marks = {"match": "layers.[02].weight$", "block": 4, "density": density}
     return SparseModule(copy.deepcopy(model), marks=marks, options=["-O", "1"], pattern="largest", **named)
 
 
@@ -112,6 +112,10 @@ print(
 refuse(lambda: fit(sparse(), precision="bf16-mixed"))
 # CHECK: expected a LightningModule, but got a Linear
 refuse(lambda: SparseModule(nn.Linear(2, 2), marks=[]))
+# CHECK: expected an option of SparseModule, but got 'mark': the nearest is 'marks'
+refuse(lambda: SparseModule(model, mark="match=weight"))
+# CHECK: expected a key of a mark, but got 'blok': the nearest is 'block'
+refuse(lambda: SparseModule(model, marks="match=weight blok=4x4"))
 # CHECK: expected a checkpoint of a SparseModule, but got one without 'sparse_opt': load its state_dict into the inner module
 trainer, _ = fit(copy.deepcopy(model), steps=2)
 trainer.save_checkpoint(f"{folder}/dense.ckpt")

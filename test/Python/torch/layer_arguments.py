@@ -101,7 +101,7 @@ refuse(nn.Sparsity, layer.modules(), optimizer, Group(), steps=3)
 refuse(nn.keep_gradients, layer, on="yes")
 # CHECK-NEXT: expected a list of marks, but got None
 # CHECK-NEXT: expected a list of marks, but got array(5)
-# CHECK-NEXT: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 5
+# CHECK-NEXT: expected a mark, or a text or a dictionary of its keys, as 'match=weight$ block=16x16', but got 5
 for marks in (None, np.array(5), [5]):
     refuse(nn.sparsify, network(), marks)
 # CHECK-NEXT: expected the pattern 'random', 'largest' or masks by the names of weights, but got None

@@ -274,13 +274,13 @@ refuse(layer, torch.randn(5, 16))
 refuse(layer, torch.empty(5, 32, device="meta"))
 # CHECK: expected a weight of 48x32, but got 32x48
 refuse(layer.take_dense, torch.zeros(32, 48))
-# CHECK: expected 'match=weight' to match the weight of a layer that blocks of 16x16 divide, but got 0.weight (48x30) in 1 layers: 0.weight
+# CHECK: expected 'match=weight' to match the weight of a layer that blocks of 16x16 divide, but got 0.weight (48x30) in 1 layers: choose another block
 refuse(nn.sparsify, torch.nn.Sequential(torch.nn.Linear(30, 48)), ["match=weight block=16x16"])
-# CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'hello'
+# CHECK: expected a key of a mark, but got 'hello': there are match, attention, block
 refuse(nn.sparsify, torch.nn.Sequential(), ["hello"])
-# CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'match=( block=4x4'
+# CHECK: expected match to be a regular expression, but got '(': missing )
 refuse(nn.sparsify, torch.nn.Sequential(), ["match=( block=4x4"])
-# CHECK: expected a mark 'match=<regular expression> block=<rows>x<columns> density=<share>', but got 'match=w block=0x4'
+# CHECK: expected block to be an integer from 1, two (rows and columns), or a text like 16x8, but got '0x4'
 refuse(nn.sparsify, torch.nn.Sequential(), ["match=w block=0x4"])
 hooked = torch.nn.Sequential(torch.nn.Linear(32, 32))
 hooked[0].register_forward_hook(print)

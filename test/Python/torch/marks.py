@@ -17,6 +17,7 @@ from torch import nn
 
 import sparse_opt.torch
 from refusals import refuse
+from sparse_opt import Mark
 
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 
@@ -45,7 +46,7 @@ optimizer = torch.optim.Adam(model.parameters(), 0.1)
 exported = sparse_opt.torch.export(train_step, model, optimizer, torch.randn(4, 16))
 
 
-def compile(mark: str) -> sparse_opt.Step:
+def compile(mark: Any) -> sparse_opt.Step:
     return sparse_opt.compile(exported, [mark], options=["-O", "0"], pattern="random")
 
 
@@ -65,8 +66,13 @@ print(list(compile("match=even.weight$ block=8x8").patterns))
 # CHECK: expected 'norm|down' to match matrices that blocks of 8x8 divide, but got 'norm.weight' [32], 'norm.bias' [32], 'down.weight' [7, 32] and 1 more: choose another block, or mark 'up.weight' [32, 16], 'even.weight' [24, 32]
 refuse(compile, "match=norm|down block=8x8")
 
-# CHECK: expected 'wieght$' to match the bsr.name of a weight, but got no match in 10 names: the nearest are
+# What is no matrix that its blocks divide is no candidate, in whatever form a mark is given.
+# CHECK-COUNT-3: expected 'wieght$' to match the bsr.name of a weight, but got no match in 10 names: the nearest are 'up.weight' [32, 16], 'even.weight' [24, 32]{{$}}
 refuse(compile, "match=wieght$ block=8x8")
+refuse(compile, {"match": "wieght$", "block": 8})
+refuse(compile, Mark("wieght$", block=8))
+# CHECK: expected 'wieght$' to match the bsr.name of a weight, but got no match in 10 names: none is of matrices that blocks of 64x64 divide
+refuse(compile, Mark("wieght$", block=64))
 
 # CHECK: argument "up.weight": expected matrix 32x16 to be a multiple of block 64x64: pad it or choose another block
 refuse(compile, "match=up.weight$ block=64x64")
@@ -93,10 +99,12 @@ refuse(export, "match=up.weight$", "match=wieght$ block=8x8")
 refuse(export, "match=up.weight$ block=64x64")
 # CHECK: expected 'norm|down' to match matrices that blocks of 8x8 divide, but got 'norm.weight' [32], 'norm.bias' [32]
 refuse(export, "match=norm|down block=8x8")
-# CHECK: expected --mark to be options of bsr-mark, but got 'macth=up' (<Pass-Options-Parser>: no such option macth
+# CHECK: expected a key of a mark, but got 'macth': the nearest is 'match'
 refuse(export, "macth=up")
-# CHECK: expected a list of marks, but got 'match=up': put it into brackets
-refuse(sparse_opt.torch.export, counted, model, optimizer, batch, marks="match=up")
+# CHECK: expected a list of marks, but got 5
+refuse(sparse_opt.torch.export, counted, model, optimizer, batch, marks=5)
+# CHECK: expected an option of export, but got 'mark': the nearest is 'marks'
+refuse(sparse_opt.torch.export, counted, model, optimizer, batch, mark="match=up")
 # CHECK: traces 0
 print("traces", traces)
 
