@@ -11,6 +11,7 @@ it that runs in the same loop. Neither framework is needed for the other.
 
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._evaluation import Evaluation
+from sparse_opt._explain import ExplainedWeight, Explanation, ExportedWeight, Weights, explain
 from sparse_opt._marks import Mark
 from sparse_opt._method import Method, Weight, highest, lowest
 from sparse_opt._program import Export
@@ -25,7 +26,7 @@ __commit__ = _commit()
 """The commit that the compiler in this package was built of, or an empty text."""
 
 __all__ = [
-    "Blocks", "Buffer", "Counters", "Evaluation", "Export",
-    "ExportError", "Group", "Mark", "Method", "Pattern", "Sparsity", "Step",
-    "StepError", "Weight", "compile", "highest", "lowest",
+    "Blocks", "Buffer", "Counters", "Evaluation", "ExplainedWeight", "Explanation", "Export",
+    "ExportError", "ExportedWeight", "Group", "Mark", "Method", "Pattern", "Sparsity", "Step",
+    "StepError", "Weight", "Weights", "compile", "explain", "highest", "lowest",
 ]  # fmt: skip

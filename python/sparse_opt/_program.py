@@ -10,16 +10,20 @@ user's own state and batches, stays with the program that was exported.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sparse_opt import _description, _device_arrays
+from sparse_opt import _description, _device_arrays, _marks
 from sparse_opt._check import Call, Rerun
 from sparse_opt._description import Blocks, Counters
 from sparse_opt._errors import StepError
 from sparse_opt._marks import Mark
+
+if TYPE_CHECKING:
+    from sparse_opt._explain import Weights
 
 Array = np.ndarray[Any, Any]
 
@@ -62,6 +66,8 @@ class Layers(Protocol):
 
 class Program(Protocol):
     """A training step of a framework, as a compiled step sees it."""
+
+    framework: str  # by its name, as `PyTorch`
 
     @property
     def layers(self) -> Layers | None:
@@ -107,10 +113,15 @@ class Program(Protocol):
 
 
 class Export(str):
-    """The text of a step, and the program that it came from."""
+    """The text of a step, and the program that it came from.
+
+    It is the text itself, which `print` prints and a file may hold; `repr` says in a few
+    lines what it is of.
+    """
 
     program: Program | None = None
     marks: Sequence[Mark] = ()  # what it is to be compiled with
+    _weights: Weights | None = None
 
     @classmethod
     def of(cls, text: str, program: Program, marks: Sequence[Mark] = ()) -> Export:
@@ -119,10 +130,44 @@ class Export(str):
         export.marks = tuple(marks)
         return export
 
+    @property
+    def weights(self) -> Weights:
+        """The weights that may be marked, with their shapes, the blocks that divide them,
+        and their shares of the step's work.
+
+        The first call takes as long as the compiler needs up to machine code, some
+        seconds for BERT-Base. Where it is not there, or refuses the step, weights have no
+        shares.
+        """
+        if self._weights is None:
+            from sparse_opt import _explain  # which compiles exports
+
+            self._weights = _explain.weights_of(self)
+        return self._weights
+
+    def __repr__(self) -> str:
+        arguments = _marks.arguments_of(self)
+        weights = [a for a in arguments.values() if a.is_weight]
+        framework = self.program.framework if self.program else NamedArrays.framework
+        lines = [
+            f"<sparse_opt.Export of {framework}: {len(arguments)} arguments, {len(self):,}"
+            " characters of text (print shows it)",
+            f"  weights     {len(weights):,}, of {sum(a.size for a in weights):,} parameters"
+            " (export.weights lists them)",
+            f"  operations  {len(_OPERATION.findall(self)):,}",
+        ]
+        if self.marks:
+            lines.append(f"  marks       {', '.join(map(repr, self.marks))}")
+        return "\n".join(lines) + ">"
+
+
+_OPERATION = re.compile(r'^ *(?:%[^=\n]*= *)?"?[a-z_]+\.[a-z_]', re.MULTILINE)
+
 
 class NamedArrays:
     """The program of a step that came as text: everything goes by name."""
 
+    framework = "text"
     layers: Layers | None = None
 
     def __init__(self, carried: Sequence[str]) -> None:

@@ -30,6 +30,7 @@ class JaxProgram:
       roles: the roles of its arguments, by name.
     """
 
+    framework = "JAX"
     layers: Layers | None = None
     _beside: Beside | None = None
 

@@ -38,6 +38,8 @@ from sparse_opt.torch._memory import HELD_AS, NUMPY_OF, from_numpy, to_numpy
 class TorchProgram:
     """An exported step with the model and the optimizer that it trains."""
 
+    framework = "PyTorch"
+
     def __init__(
         self,
         model: torch.nn.Module,

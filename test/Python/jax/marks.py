@@ -48,6 +48,24 @@ print("traces", traces)
 exported = export("match=params.up$ block=8x8 density=1", "match=params.layers$ dims=stack,row,col density=1")
 print(list(sparse_opt.compile(exported, pattern="largest", check=0).patterns))
 
+# Marks of any form, and what they would make of the step: stacks are their matrices.
+# CHECK: <sparse_opt.Export of JAX: 4 arguments, {{[0-9,]+}} characters of text (print shows it)
+# CHECK-NEXT:   weights     3, of 1,312 parameters (export.weights lists them)
+# CHECK-NEXT:   operations  {{[0-9]+$}}
+# CHECK-NEXT:   marks       Mark('params.up$', block=8, density=0.5), Mark('params.layers$', block=16, density=0.1, dims=('stack', 'row', 'col'))>
+exported = export(Mark("params.up$", block=8, density=0.5), {"match": "params.layers$", "dims": "stack,row,col"})
+print(repr(exported))
+# CHECK-NEXT: weight               shape        blocks          parameters  share of FLOPs
+# CHECK-NEXT: state.params.bias    [32]         -                       32               -
+# CHECK-NEXT: state.params.layers  [3, 16, 16]  -                      768               -
+# CHECK-NEXT: state.params.up      [16, 32]     1, 2, 4, 8, 16         512          100.0%
+print(exported.weights)
+assert exported.weights[2].flops == 2 * 2 * 4 * 16 * 32  # forward, and the gradient
+# CHECK-NEXT: 2 of 3 weights are sparse
+# CHECK-NEXT: state.params.layers  [3, 16, 16]  16x16  3 of 3 blocks
+# CHECK-NEXT: state.params.up      [16, 32]     8x8    4 of 8 blocks  1 spmm, 1 sddmm
+# CHECK-NEXT: dense, no matrix: 'state.params.bias' [32]
+print(sparse_opt.explain(exported))
 # CHECK: expected a key of a mark, but got 'dim': the nearest is 'dims'
 refuse(export, {"match": "params.layers$", "dim": "stack,row,col"})
 # CHECK: expected an option of export, but got 'locals': the nearest is 'locations'

@@ -23,8 +23,12 @@ refuse(sparse_opt.Sparsity, step, [], step_s=5)
 refuse(step.update_patterns, norms="l1")
 # CHECK-NEXT: expected an option of Step.bind, but got 'lib': the nearest is 'library'
 refuse(step.bind, TEXT, lib="f.so")
+# CHECK-NEXT: expected an option of explain, but got 'mark': the nearest is 'marks'
+refuse(sparse_opt.explain, TEXT, mark="w")
 
 # CHECK-NEXT: expected an option of sparse-compile, but got '--score-nrm=l1': the nearest is '--score-norm=l1'
 refuse(sparse_opt.compile, TEXT, options=["--score-nrm=l1"])
 # CHECK-NEXT: expected a list of options of sparse-compile, but got '--timers'
 refuse(sparse_opt.compile, TEXT, options="--timers")
+# CHECK-NEXT: expected a list of options of sparse-compile, but got '--timers'
+refuse(sparse_opt.explain, TEXT, options="--timers")

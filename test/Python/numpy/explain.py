@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What an export has, and what marks would make of it.
+
+# RUN: %numpy_python -u %s | FileCheck %s --implicit-check-not=accepted
+
+import os
+
+import numpy as np
+
+import sparse_opt
+from refusals import refuse
+from sparse_opt import Mark
+from text_step import TEXT
+from two_weights import text
+
+# A step that came as text says what it has, by its aliases of types, too.
+# CHECK: <sparse_opt.Export of text: 3 arguments, {{1,...}} characters of text (print shows it)
+# CHECK-NEXT:   weights     1, of 256 parameters (export.weights lists them)
+# CHECK-NEXT:   operations  13>
+export = sparse_opt.Export(TEXT)
+print(repr(export))
+assert str(export) == TEXT and f"{export}" == TEXT
+# CHECK-NEXT: weight  shape     blocks          parameters  share of FLOPs
+# CHECK-NEXT: w       [16, 16]  1, 2, 4, 8, 16         256          100.0%
+print(export.weights)
+assert export.weights is export.weights
+
+# Two weights of which one is marked: the numbers are those that their shapes say.
+both = sparse_opt.Export(text(a=(16, 24), b=(16, 8), tokens=32))
+a, b = both.weights
+flops = {name: 2 * 2 * 32 * 16 * cols for name, cols in (("a", 24), ("b", 8))}  # forward, gradient
+assert (a.name, a.shape, a.dtype, a.blocks, a.parameters) == ("a", (16, 24), "f32", (1, 2, 4, 8), 384)
+assert (a.flops, b.flops) == (flops["a"], flops["b"]) and (a.share, b.share) == (0.75, 0.25)
+explained = sparse_opt.explain(both, Mark("^a$", block=8, density=0.5))
+assert [w.is_sparse for w in explained.weights] == [True, False]
+assert explained.weights[0].mark == Mark("^a$", block=8, density=0.5)
+assert (explained.weights[0].stored, explained.weights[0].blocks) == (3, 6)
+assert explained.weights[0].products == {"spmm": 1, "sddmm": 1}
+assert explained.weight_bytes == explained.state_bytes == (4 * 16 * 32, 4 * (3 * 64 + 16 * 8))
+assert explained.weights[0].flops == (flops["a"], flops["a"] // 2)
+assert explained.flops == (flops["a"] + flops["b"], flops["a"] // 2 + flops["b"])
+compiled = sparse_opt.compile(both, Mark("^a$", block=8, density=0.5), options=["-O", "0"])
+indices = [b for b in compiled._step.buffers if b.pattern == 0 and b.kind != "values"]
+assert explained.pattern_bytes == sum(4 * int(np.prod(buffer.shape)) for buffer in indices)
+assert explained.flops[1] == compiled.flops and explained.report == compiled.report
+# CHECK-NEXT: 1 of 2 weights are sparse
+# CHECK-NEXT:   a  [16, 24]  8x8  3 of 6 blocks  1 spmm, 1 sddmm
+# CHECK-NEXT: dense, matched by no mark: 'b' [16, 8]
+# CHECK-NEXT:                      dense  sparse
+# CHECK-NEXT:   bytes of weights   2,048   1,280
+# CHECK-NEXT:   bytes of state     2,048   1,280
+# CHECK-NEXT:   bytes of patterns      0     {{...?$}}
+# CHECK-NEXT:   FLOPs of products 65,536  40,960
+print(explained)
+
+# Without a compiler weights are what they are.
+os.environ["PATH"] = "/usr/bin:/bin"
+# CHECK-NEXT: None None (1, 2, 4, 8, 16)
+alone = sparse_opt.Export(TEXT).weights[0]
+print(alone.flops, alone.share, alone.blocks)
+# CHECK-NEXT: expected sparse-compile in this package or on PATH, but got none
+refuse(sparse_opt.explain, TEXT, "match=w$")
