@@ -75,7 +75,7 @@ class ExplainedWeight:
       mark: the first of the marks that matches it, if one does.
       block: rows and columns of its blocks; None if it stays dense.
       stored, blocks: how many blocks it has slots for, and how many it has; of several
-        matrices all together. None, if it stays dense.
+        matrices all together; 0 if it stays dense.
       products: how many products with its blocks the step computes: `spmm`,
         `spmm_transposed` and `sddmm` (its gradient), `gathered` and `scattered` rows.
       left_dense: what computes with all of it nevertheless, and why.
@@ -109,7 +109,8 @@ class Explanation:
       weight_bytes, state_bytes: bytes of weights, and of what is kept beside them, such as
         moments of the optimizer.
       pattern_bytes: bytes that say where blocks lie.
-      flops: floating-point operations of the products of a run, with all slots in use.
+      flops: floating-point operations of the products of a run, with all slots in use; in
+        both, those of attention are those of the blocks that it is computed on.
       notes: what the compiler says of gradients that it does not mask, and of attention.
       report: what `step.report` will be.
     """

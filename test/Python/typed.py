@@ -18,3 +18,9 @@ array: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = step.read("w")
 # CHECK: typed.py:[[@LINE+1]]: error: Argument "seed" to "compile" has incompatible type "str"; expected "int"
 sparse_opt.compile("", seed="zero")
 # CHECK-NOT: error:
+mark = sparse_opt.Mark("w", block="8x8", density=0.5)
+for weight in sparse_opt.explain("", [mark, {"match": "v"}, "match=u"]).weights:
+    shape: tuple[int, ...] = weight.shape
+# CHECK: typed.py:[[@LINE+1]]: error: Unexpected keyword argument "densty" for "Mark"
+sparse_opt.Mark("w", densty=0.5)
+# CHECK-NOT: error:

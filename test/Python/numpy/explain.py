@@ -4,7 +4,9 @@
 
 # RUN: %numpy_python -u %s | FileCheck %s --implicit-check-not=accepted
 
+import gzip
 import os
+from pathlib import Path
 
 import numpy as np
 
@@ -53,6 +55,22 @@ assert explained.flops[1] == compiled.flops and explained.report == compiled.rep
 # CHECK-NEXT:   bytes of patterns      0     {{...?$}}
 # CHECK-NEXT:   FLOPs of products 65,536  40,960
 print(explained)
+
+# Names come as they are, and what stays dense with its reason.
+odd = TEXT.replace('"w"', '"a \\22w\\C3\\BC\\22"')
+weight = sparse_opt.explain(odd, Mark('"wü"$', block=8)).weights[0]
+# CHECK-NEXT: a "wü" (8, 8) ()
+print(weight.name, weight.block, weight.left_dense)
+assert sparse_opt.Export(odd).weights[0].share == 1
+
+# Attention as it is, and where a mark says which blocks of it are computed.
+bert = gzip.decompress((Path(__file__).parents[3] / "examples" / "bert_tiny.mlir.gz").read_bytes()).decode()
+# CHECK-NEXT: ('expected attention to at least 256 keys, but got 64: scores stay in memory',)
+# CHECK-NEXT: imposed on attention.0 {{.*}}: 4 blocks of 16x16
+print(sparse_opt.explain(bert, "match=layers.*_w$").notes)
+imposed = sparse_opt.explain(bert, [Mark(attention=".", block=16, window=1), Mark("ffn1_w$")])
+print(imposed.notes[0])
+assert sum(w.is_sparse for w in imposed.weights) == 2
 
 # Without a compiler weights are what they are.
 os.environ["PATH"] = "/usr/bin:/bin"
