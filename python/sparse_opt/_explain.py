@@ -137,7 +137,7 @@ class Explanation:
         if rows:
             lines.append(_table(rows))
         if len(sparse) > _MOST_ROWS:
-            lines.append(f"  and {len(sparse) - _MOST_ROWS} more (explanation.weights)")
+            lines.append(f"  and {len(sparse) - _MOST_ROWS} more (weights)")
         shapes = {w.name: w.shape for w in self.weights}
         reasons = defaultdict(list)
         for w in self.weights:
@@ -145,9 +145,11 @@ class Explanation:
                 reasons[w.reason].append(w.name)
         for reason, names in reasons.items():
             lines.append(f"dense, {reason}: {_marks.named(names, shapes)}")
-        for w in sparse:
-            lines.extend(f"left dense of '{w.name}': {why}" for why in w.left_dense)
-        lines.extend(f"note: {note}" for note in self.notes)
+        said = [f"left dense of '{w.name}': {why}" for w in sparse for why in w.left_dense]
+        said.extend(f"note: {note}" for note in self.notes)
+        lines.extend(said[:_MOST_ROWS])
+        if len(said) > _MOST_ROWS:
+            lines.append(f"and {len(said) - _MOST_ROWS} more (left_dense of weights, and notes)")
         rows = [("", "dense", "sparse")]
         for what, (before, after) in (
             ("bytes of weights", self.weight_bytes),

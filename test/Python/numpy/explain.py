@@ -4,6 +4,7 @@
 
 # RUN: %numpy_python -u %s | FileCheck %s --implicit-check-not=accepted
 
+import dataclasses
 import gzip
 import os
 from pathlib import Path
@@ -70,11 +71,23 @@ bert = gzip.decompress((Path(__file__).parents[3] / "examples" / "bert_tiny.mlir
 print(sparse_opt.explain(bert, "match=layers.*_w$").notes)
 imposed = sparse_opt.explain(bert, [Mark(attention=".", block=16, window=1), Mark("ffn1_w$")])
 print(imposed.notes[0])
+# CHECK-NEXT: 2 of {{[0-9]+}} weights are sparse
+# CHECK:      note: imposed on attention.0
+# CHECK-NEXT: note: imposed on attention.1
+print(imposed)
+# Of many only the first are shown.
+# CHECK:      14 of 14 weights are sparse
+# CHECK-COUNT-12: blocks  1 spmm, 1 spmm transposed, 1 sddmm
+# CHECK-NEXT:   and 2 more (weights)
+# CHECK-COUNT-12: note: {{[0-9]+}}
+# CHECK-NEXT: and 8 more (left_dense of weights, and notes)
+ffn = next(w for w in imposed.weights if w.is_sparse)
+print(dataclasses.replace(imposed, weights=(ffn,) * 14, notes=tuple(map(str, range(20)))))
 assert sum(w.is_sparse for w in imposed.weights) == 2
 
 # Without a compiler weights are what they are.
 os.environ["PATH"] = "/usr/bin:/bin"
-# CHECK-NEXT: None None (1, 2, 4, 8, 16)
+# CHECK: None None (1, 2, 4, 8, 16)
 alone = sparse_opt.Export(TEXT).weights[0]
 print(alone.flops, alone.share, alone.blocks)
 # CHECK-NEXT: expected sparse-compile in this package or on PATH, but got none
