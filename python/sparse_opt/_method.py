@@ -42,6 +42,12 @@ def highest(numbers: Array, count: int) -> Array:
     return _library.choose("highest", numbers, count)
 
 
+def generator(seed: int, update: int, name: str) -> np.random.Generator:
+    """Returns random numbers keyed by a seed, the number of an update, and a name."""
+    key = [seed & 0xFFFFFFFF, seed >> 32, update, *name.encode()]
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
 class Weight:
     """A weight in blocks, as it is between two steps.
 
@@ -160,8 +166,7 @@ class Weight:
     def rng(self) -> np.random.Generator:
         """Random numbers keyed by the seed, the weight's name and the number of the
         update, so that a run that is resumed sees those of one that was not."""
-        key = [self.seed & 0xFFFFFFFF, self.seed >> 32, self.update, *self.name.encode()]
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+        return generator(self.seed, self.update, self.name)
 
 
 class Method:

@@ -105,6 +105,10 @@ class Blocks(torch.nn.Module):
         `keep_gradients`."""
         return _linear.KEPT.get(self.pattern.data_ptr(), [])
 
+    def first_values(self, rng: np.random.Generator, rows: Tensor) -> Tensor:
+        """Returns values of blocks in some block rows, drawn as those of a new layer."""
+        raise NotImplementedError
+
     def scores(self, kept: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray[Any, Any]:
         """Returns the L1 norms of all blocks of the gradient of the whole matrix, of inputs
         and the gradients of results."""
@@ -243,6 +247,10 @@ class Linear(Blocks):
         )
         return y
 
+    def first_values(self, rng: np.random.Generator, rows: Tensor) -> Tensor:
+        bound = 1 / math.sqrt(self.in_features)
+        return torch.from_numpy(rng.uniform(-bound, bound, (len(rows), *self.block)))
+
     def scores(self, kept: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray[Any, Any]:
         return _linear.scores(self.matrix, self.weight.dtype, kept)
 
@@ -316,6 +324,13 @@ class Embedding(Blocks):
         if self.padding_idx is not None and y.requires_grad:
             y = torch.where((indices == self.padding_idx)[..., None], y.detach(), y)
         return y
+
+    def first_values(self, rng: np.random.Generator, rows: Tensor) -> Tensor:
+        drawn = torch.from_numpy(rng.standard_normal((len(rows), *self.block)))
+        if self.padding_idx is not None:
+            row, place = divmod(self.padding_idx, self.block[0])
+            drawn[rows == row, place] = 0
+        return drawn
 
     def scores(self, kept: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray[Any, Any]:
         return _lookup.scores(self.matrix, kept)

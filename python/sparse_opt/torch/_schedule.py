@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -18,6 +18,7 @@ from sparse_opt._method import Method
 from sparse_opt._rules import Group, Groups, Member, Rules, Updates, require_first
 from sparse_opt._pattern_updates import needs_scores
 from sparse_opt.torch import _updates
+from sparse_opt.torch._new_blocks import Ages, Start
 
 
 class Sparsity:
@@ -38,6 +39,11 @@ class Sparsity:
         a weight's name has it.
       steps: how many steps the run has: schedules are over them.
       seed: of the choices.
+      new_values, new_state: what new blocks begin with, as `update_patterns` has it.
+      new_step: whose step count corrects the bias of a new block: that of its `matrix`, or
+        that of the `block` itself, which takes Adam, AdamW, NAdam, RAdam or Adamax.
+      new_ramp: over how many steps the updates of a new block rise to what the optimizer
+        makes; 0 for at once.
 
     Attributes:
       groups: the groups with all keys.
@@ -47,7 +53,8 @@ class Sparsity:
 
     Raises:
       StepError: a value is none of its key, a group matches no weight or has `init` or
-        `file`, or a layer does not begin with as many blocks as its group says.
+        `file`, a layer does not begin with as many blocks as its group says, or `new_step`
+        or `new_ramp` are not for this optimizer.
     """
 
     @_given.options()
@@ -59,8 +66,20 @@ class Sparsity:
         *,
         steps: int,
         seed: int = 0,
+        new_values: Literal["zero", "random"] = "zero",
+        new_state: Literal["first", "mean"] = "first",
+        new_step: Literal["matrix", "block"] = "matrix",
+        new_ramp: int = 0,
     ) -> None:
         seed = _given.seed(seed)
+        self._start = Start(new_values, new_state)
+        own_step = _given.choice(new_step, ("matrix", "block")) == "block"
+        ramp = _given.integer("new_ramp", new_ramp, 0, 2**63 - 1)
+        if own_step and new_state != "first":
+            raise StepError(
+                "expected new_state 'first' with new_step 'block', which counts from the first"
+                f" step of a block, but got '{new_state}'"
+            )
         rules = Rules(groups)
         for name, group in rules.named():
             for key in ("init", "file"):
@@ -73,7 +92,9 @@ class Sparsity:
         self._model, self._given, self._seed = model, optimizer, seed
         self._late: dict[str, Any] = {}  # what was due when gradients were no numbers
         layers = _updates.trained(model)
-        _updates.optimizers_of(layers, optimizer)
+        optimizers = _updates.optimizers_of(layers, optimizer)
+        # Without them, optimizers have no hooks.
+        self._ages = Ages(model, optimizers, new_step, ramp) if own_step or ramp else None
         _updates.require_alike(layers)
         patterns = _updates.compiled(layers).patterns
         self._updates = Updates(
@@ -98,7 +119,9 @@ class Sparsity:
         pruned: int | None = 0
         if due:
             optimizers = _updates.optimizers_of(layers, self._given)
-            pruned = _updates.update(layers, optimizers, due, self._seed)
+            pruned = _updates.update(
+                layers, optimizers, due, self._seed, self._start, self._ages
+            )
         self._late = due if pruned is None else {}
         self.done += 1
         self._keep()
@@ -119,7 +142,8 @@ class Sparsity:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a run that goes on needs, beside the states of model and optimizer."""
-        return {"done": self.done, "methods": [m.state_dict() for m in self._methods()]}
+        state = {"done": self.done, "methods": [m.state_dict() for m in self._methods()]}
+        return {**state, "new_blocks": self._ages.state_dict()} if self._ages else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Takes what `state_dict` returned."""
@@ -133,6 +157,15 @@ class Sparsity:
                 f"expected the state of {len(methods)} methods in Python, but got that of"
                 f" {len(known)}"
             )
+        new_blocks = state.get("new_blocks")
+        if new_blocks is not None and self._ages is None:
+            raise StepError(
+                "expected new_step or new_ramp for the state of a schedule that had them, but got"
+                " neither"
+            )
+        if self._ages is not None:
+            # Blocks of a run without these options are of no age.
+            self._ages.load_state_dict(new_blocks)
         for method, own in zip(methods, known):
             method.load_state_dict(own)
         self.done = done

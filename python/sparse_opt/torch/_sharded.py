@@ -41,3 +41,23 @@ def reshard(model: torch.nn.Module) -> None:
     for module in model.modules():
         if any(kind.__name__ == "FSDPModule" for kind in type(module).__mro__):
             module.reshard()  # type: ignore[operator]
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Returns the part of a tensor that this process has."""
+    held: Any = tensor
+    part: Tensor = held.to_local() if is_sharded(tensor) else tensor
+    return part.detach()
+
+
+def local_slots(tensor: Tensor) -> Tensor | None:
+    """Returns which slots this process has, or None for all."""
+    if not is_sharded(tensor):
+        return None
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    assert isinstance(tensor, DTensor)
+    numbers = torch.arange(tensor.shape[0])
+    return distribute_tensor(
+        numbers, tensor.device_mesh, tensor.placements, src_data_rank=None
+    ).to_local()

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.utils import parametrize
 
-from sparse_opt import _given, _pattern_updates, _products, _runtime
+from sparse_opt import _given, _method, _pattern_updates, _products, _runtime
 from sparse_opt._errors import StepError
 from sparse_opt._pattern_updates import Due, Weight, needs_scores, require_scores
 from sparse_opt.torch import _linear, _sharded
+from sparse_opt.torch._new_blocks import Ages, Start, is_by_slots
 
 
 def name_of(path: str) -> str:
@@ -120,6 +121,8 @@ def update(
     optimizers: Sequence[torch.optim.Optimizer],
     due: Due,
     seed: int,
+    start: Start,
+    ages: Ages | None = None,
 ) -> int | None:
     """Updates the patterns of layers, of a model's all, by the names of their weights;
     returns how many blocks were pruned, or None if gradients that are to score blocks are no
@@ -141,8 +144,29 @@ def update(
     pruned = _pattern_updates.update(weights, due, scores, seed)
     with torch.no_grad():
         for name, layer in layers.items():
-            layer.num_updates.fill_(weights[name].updates)
-            _take(weights[name], layer, optimizers)
+            weight = weights[name]
+            layer.num_updates.fill_(weight.updates)
+            changed = torch.from_numpy(weight.changed)
+            rows = torch.from_numpy(weight.matrix.blocks_of(weight.pattern)[0])
+            new = changed & (rows >= 0)
+            values = _values(weight, layer)
+            if start.values == "random":
+                rng = _method.generator(seed, weight.updates, f"{name}\nvalues")
+                values[new] = layer.first_values(rng, rows[new]).to(values.dtype)
+            _sharded.take_whole(layer.weight, values)
+            layer.pattern.copy_(torch.from_numpy(weight.pattern))
+            if layer.weight.grad is not None:
+                _fill(layer.weight.grad, changed, 0.0)
+            others = (rows >= 0) & ~changed
+            for tensor, first in _kept_by(optimizers, layer.weight):
+                mean = first
+                if start.state == "mean" and others.any():
+                    mean = float(_sharded.whole(tensor)[others].double().mean())
+                _fill(tensor, changed, first)
+                if mean != first:
+                    _fill(tensor, new, mean)
+            if ages is not None:
+                ages.begin(name, changed, new)
     return pruned
 
 
@@ -213,21 +237,10 @@ def _scores(name: str, layer: Any) -> np.ndarray[Any, Any]:
     return found
 
 
-def _take(
-    weight: Weight, layer: Any, optimizers: Sequence[torch.optim.Optimizer]
-) -> None:
-    """Gives a layer its pattern and values as they are now, and what is kept of slots that
-    changed what it began with."""
+def _values(weight: Weight, layer: Any) -> Tensor:
+    """Returns the values of a weight after an update."""
     given = torch.from_numpy(weight.values)
-    if layer.weight.dtype == torch.bfloat16:
-        given = given.view(torch.bfloat16)
-    _sharded.take_whole(layer.weight, given)
-    layer.pattern.copy_(torch.from_numpy(weight.pattern))
-    changed = torch.from_numpy(weight.changed)
-    if layer.weight.grad is not None:
-        _fill(layer.weight.grad, changed, 0.0)
-    for tensor, first in _kept_by(optimizers, layer.weight):
-        _fill(tensor, changed, first)
+    return given.view(torch.bfloat16) if layer.weight.dtype == torch.bfloat16 else given
 
 
 def _fill(tensor: Tensor, changed: Tensor, value: float) -> None:
@@ -245,9 +258,7 @@ def _kept_by(
     with."""
     for optimizer in optimizers:
         for key, value in optimizer.state.get(weight, {}).items():
-            # Moments, and means of rows or columns of each block (Adafactor).
-            is_of_slots = isinstance(value, Tensor) and value.dim() == weight.dim()
-            if is_of_slots and value.shape[0] == weight.shape[0]:
+            if is_by_slots(weight, value):
                 yield value, first_value(optimizer, weight, key)
 
 

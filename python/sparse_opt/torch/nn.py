@@ -28,6 +28,7 @@ from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt.torch import _updates
 from sparse_opt.torch._layers import Blocks, Embedding, Linear
+from sparse_opt.torch._new_blocks import Start
 from sparse_opt.torch._replace import densify, marks_of, sparsify
 from sparse_opt.torch._schedule import Sparsity
 
@@ -52,6 +53,8 @@ def update_patterns(
     norm: Literal["l1", "l2", "linf", "mean"] = "l1",
     allow_return: bool = False,
     seed: int = 0,
+    new_values: Literal["zero", "random"] = "zero",
+    new_state: Literal["first", "mean"] = "first",
 ) -> int:
     """Prunes blocks of every layer of a model, and regrows others.
 
@@ -62,7 +65,7 @@ def update_patterns(
     Args:
       model: whose layers to update; those whose weight has `requires_grad=False` stay.
       optimizer: or several. What it keeps of new blocks (tensors of the weight's shape)
-        becomes what it began with.
+        becomes what `new_state` says.
       drop: the share of the blocks of each layer to prune.
       method: `set` regrows random blocks (Mocanu et al. 2018), `rigl` those of the largest
         gradients (Evci et al. 2020), of the backward passes since `keep_gradients(model)`;
@@ -72,6 +75,9 @@ def update_patterns(
       norm: what blocks are ranked by.
       allow_return: whether a block may be pruned and regrown at once.
       seed: of the choices, with the name of the weight and the number of the update.
+      new_values: of new blocks: `zero`, or `random`, drawn as those of a new layer.
+      new_state: what the optimizer keeps of new blocks: what it began with (`first`: zeros
+        of Adam), or the `mean` of what it keeps of the other blocks of the matrix.
 
     Returns:
       How many blocks were pruned.
@@ -80,7 +86,7 @@ def update_patterns(
       StepError: the model has no layers, an optimizer does not hold their weights, ranks
         have different patterns, or rigl has no gradients.
     """
-    seed = _given.seed(seed)
+    seed, start = _given.seed(seed), Start(new_values, new_state)
     layers = _updates.trained(model)
     optimizers = _updates.optimizers_of(layers, optimizer)
     due = _pattern_updates.due_of(
@@ -88,7 +94,7 @@ def update_patterns(
         method, drop, norm=norm, density=density, allow_return=allow_return,
     )  # fmt: skip
     try:
-        pruned = _updates.update(layers, optimizers, due, seed)
+        pruned = _updates.update(layers, optimizers, due, seed, start)
     finally:
         keep_gradients(model, on=False)
     if pruned is None:

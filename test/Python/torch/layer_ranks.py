@@ -89,6 +89,40 @@ def parted_state(rank, ranks):
     return model
 
 
+def scheduled(model, layers, part=slice(None)):
+    """Steps of AdamW with updates whose new blocks have counts and ramps of their own."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    group = sparse_opt.Group(method="set", every=2, begin=0, end=STEPS, drop=0.4)
+    options = dict(seed=3, new_values="random", new_step="block", new_ramp=3)
+    sparsity = nn.Sparsity(layers, optimizer, group, steps=STEPS, **options)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        model(batch_of(step)[part]).square().mean().backward()
+        optimizer.step()
+        sparsity.update()
+    return sparsity
+
+
+def new_blocks(rank, ranks):
+    """Replicas, shards and one process make the same of new blocks."""
+    part = part_of(rank, ranks)
+    alone, model, shards = network(0), network(rank), network(0)
+    wanted = scheduled(alone, alone).state_dict()
+    states = [scheduled(DistributedDataParallel(model), model, part).state_dict()]
+    for index in (0, 2):
+        fully_shard(shards[index])
+    states.append(scheduled(fully_shard(shards), shards, part).state_dict())
+    assert compare(model, alone) and compare(shards, alone)
+    assert len(wanted["new_blocks"]["blocks"]["0.weight"]) > 1
+    assert all(str(state) == str(wanted) for state in states), (states, wanted)
+    optimizer = ZeroRedundancyOptimizer(alone.parameters(), torch.optim.AdamW, lr=1e-2)
+    try:
+        nn.Sparsity(alone, optimizer, {"method": "static"}, steps=2, new_ramp=2)
+    except sparse_opt.StepError as error:
+        print(f"rank {rank}: {error}\n", end="", flush=True)
+    return None
+
+
 def averaged(ranks):
     """One process that does what ranks do: each scores the gradient of its part, and the mean of the scores counts."""
     model = network(0)
@@ -169,6 +203,8 @@ def work(rank, ranks, folder, what):
         model = parted_state(rank, ranks)
     elif what == "sharded":
         model = sharded(rank, ranks, f"{folder}/checkpoint")
+    elif what == "new blocks":
+        model = new_blocks(rank, ranks)
     elif what == "resumed":
         model = resumed(rank, ranks, f"{folder}/checkpoint")
     else:
@@ -185,7 +221,7 @@ def work(rank, ranks, folder, what):
         found = [None] * ranks
         distributed.all_gather_object(found, [model[index].pattern.tolist() for index in (0, 2)])
         assert all(f == found[0] for f in found)
-    if what != "apart":
+    if what not in ("apart", "new blocks"):
         wanted = network(0)
         wanted.load_state_dict(torch.load(state))
         assert compare(model, wanted), (what, ranks, rank)
@@ -206,9 +242,11 @@ if __name__ == "__main__":
     # CHECK: apart on 2 ranks
     # CHECK: evaluated on 2 ranks
     # CHECK: parted state on 2 ranks
+    # CHECK: rank {{.}}: expected an optimizer that steps all weights on each rank for new_step and new_ramp, but got ZeroRedundancyOptimizer
+    # CHECK: new blocks on 2 ranks
     for what, ranks in (
         ("replicated", 2), ("replicated", 4), ("sharded", 2), ("resumed", 4), ("apart", 2), ("evaluated", 2),
-        ("parted state", 2),
+        ("parted state", 2), ("new blocks", 2),
     ):  # fmt: skip
         multiprocessing.spawn(work, (ranks, folder, what), ranks)
         print(f"{what} on {ranks} ranks", flush=True)
