@@ -102,6 +102,7 @@ def export(
         _capture,
         _effects,
         _linalg,
+        _optimizer,
         _optimizers,
         _program,
         _upgrade,
@@ -120,7 +121,7 @@ def export(
                 train_step, model, optimizer, batch, accumulate, scheduled
             )
         _capture.require_alike(captured)
-        rules = {}
+        rules = dict(_optimizer.first_rules(model, captured.optimizers))
         for argument in captured.arguments:
             rule = _init(argument.name, argument.role, argument.value, inits or {})
             if rule:

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from sparse_opt import _source
+from sparse_opt import _inits, _source
 from sparse_opt._errors import ExportError, StepError
-from sparse_opt.torch import _effects, _upgrade
+from sparse_opt.torch import _effects, _updates, _upgrade
 from sparse_opt.torch._optimizers import Optimizers, parameter_names
 
 # State by the name of a parameter and the key of the optimizer.
@@ -105,6 +105,18 @@ def initial_state(model: torch.nn.Module, optimizers: Optimizers) -> State:
     for part in optimizers.parts:
         result.update(_initial_state(part, names))
     return _upgrade.dense_state(model, optimizers, result)
+
+
+def first_rules(model: torch.nn.Module, optimizers: Optimizers) -> Iterator[tuple[str, str]]:
+    """Yields how state begins that optimizers which have taken steps began above zero: so do
+    new blocks, whatever it is now."""
+    names = parameter_names(model, optimizers)
+    for part, p in optimizers.owned():
+        for key in part.state.get(p, {}):
+            if first := _updates.first_value(part, p, key):
+                rule = _inits.of(torch.tensor([first], dtype=torch.float64))
+                if rule is not None:
+                    yield f"optimizer.{names[id(p)]}.{key}", rule
 
 
 def _initial_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> State:

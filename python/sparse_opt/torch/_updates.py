@@ -262,9 +262,7 @@ def _kept_by(
                 yield value, first_value(optimizer, weight, key)
 
 
-def first_value(
-    optimizer: torch.optim.Optimizer, weight: torch.nn.Parameter, key: str
-) -> float:
+def first_value(optimizer: torch.optim.Optimizer, weight: Tensor, key: str) -> float:
     """Returns what an optimizer begins with, of what it keeps of a weight under a key."""
     group = next(
         (g for g in optimizer.param_groups if any(p is weight for p in g["params"])), {}

@@ -219,6 +219,19 @@ for kind, options, first in (
     by_layers(pair, range(4, 6))
     by_layers(twin, range(6))
     require_alike(pair, twin, 1e-4 if kind is torch.optim.Rprop else 1e-5)
+# New blocks of a step begin with what these began with, too, whatever it is now.
+for kind, options in ((torch.optim.Adagrad, {"initial_accumulator_value": 0.1}), (torch.optim.Rprop, {"lr": 0.03})):
+    pair, twin = made(kind, **options), made(kind, **options)
+    by_layers(pair, range(2))
+    step = compiled(*pair)
+    step(BATCHES[2])
+    assert step.update_patterns(0.4)
+    step(BATCHES[3])
+    step.store()
+    by_layers(twin, range(3))
+    assert nn.update_patterns(*twin, 0.4)
+    by_layers(twin, range(3, 4))
+    require_alike(pair, twin, 1e-4 if kind is torch.optim.Rprop else 1e-5)
 print("optimizers")  # CHECK: optimizers
 
 
