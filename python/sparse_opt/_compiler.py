@@ -137,8 +137,8 @@ _NO_WEIGHTS = (
 
 def compilable_marks(export: Any, marks: Any, seed: Any, says: bool = True) -> list[Mark]:
     """Returns marks that match only what they fit, those of the export for None, and in
-    front of them those of its layers; logs what stays dense if it `says` so; raises `StepError` for what is no export, no marks or
-    no seed."""
+    front of them those of its layers; logs what stays dense if it `says` so; raises
+    `StepError` for what is no export, no marks or no seed."""
     require_text(export)
     if marks is None:
         marks = export.marks if isinstance(export, Export) else ()

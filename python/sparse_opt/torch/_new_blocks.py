@@ -90,7 +90,8 @@ class _Held:
     def by_cohort(self, tensor: Tensor) -> Iterator[Tensor]:
         """Yields the flat parts of a tensor of all rows."""
         width = tensor[:1].numel() if len(tensor) else 0
-        return iter(tensor.reshape(-1).split([len(rows) * width for rows in self.rows]))
+        sizes = [len(rows) * width for rows in self.rows]
+        return iter(torch.split(tensor.reshape(-1), sizes))
 
 
 class Ages:
@@ -287,6 +288,10 @@ def is_by_slots(weight: Tensor, value: Any) -> bool:
     return is_alike and bool(value.shape[0] == weight.shape[0])
 
 
+# Beside the keys of an optimizer's state.
+_VALUES, _GRADIENT = "values of blocks", "gradients of blocks"
+
+
 def _step_again(optimizer: torch.optim.Optimizer, held: Sequence[_Held]) -> None:
     """Steps the values that new blocks had as parameters of their own, with the optimizer's
     code. Those that have the same counts are one parameter: entries are stepped one by one."""
@@ -297,7 +302,7 @@ def _step_again(optimizer: torch.optim.Optimizer, held: Sequence[_Held]) -> None
     twin._optimizer_step_pre_hooks = OrderedDict()
     twin._optimizer_step_post_hooks = OrderedDict()
     twin.state = defaultdict(dict)
-    alike: dict[Any, list[tuple[_Held, int, dict[str, Tensor]]]] = {}
+    alike: dict[tuple[Any, ...], list[tuple[_Held, int, dict[str, Tensor]]]] = {}
     for one in held:
         assert one.weight.grad is not None
         tensors = {
@@ -313,13 +318,15 @@ def _step_again(optimizer: torch.optim.Optimizer, held: Sequence[_Held]) -> None
     groups: dict[int, dict[str, Any]] = {}
     stepped = []
     for members in alike.values():
-        one, i, part = members[0]
-        joined = {key: torch.cat([tensors[key] for _, _, tensors in members]) for key in part}
+        one, i, first = members[0]
+        known = one.cohorts[i].state
+        # Of blocks that were never stepped, the optimizer makes the state.
+        keys = first if known else (_VALUES, _GRADIENT)
+        joined = {key: torch.cat([tensors[key] for _, _, tensors in members]) for key in keys}
         parameter = torch.nn.Parameter(joined.pop(_VALUES))
         parameter.grad = joined.pop(_GRADIENT)
-        # Of a block that was never stepped, the optimizer makes the state.
-        if counts := one.cohorts[i].state:
-            twin.state[parameter] = {**copy.deepcopy(counts), **joined}
+        if known:
+            twin.state[parameter] = {**copy.deepcopy(known), **joined}
         groups.setdefault(id(one.group), {**one.group, "params": []})["params"].append(parameter)
         stepped.append((parameter, members))
     twin.param_groups = list(groups.values())
@@ -328,22 +335,18 @@ def _step_again(optimizer: torch.optim.Optimizer, held: Sequence[_Held]) -> None
     for parameter, members in stepped:
         state = twin.state[parameter]
         kept = {key: value for key, value in state.items() if is_by_slots(parameter, value)}
-        counts = {key: value for key, value in state.items() if key not in kept}
+        rest = {key: value for key, value in state.items() if key not in kept}
         sizes = [tensors[_VALUES].numel() for _, _, tensors in members]
         for key, value in {_VALUES: parameter.detach(), **kept}.items():
-            for (one, i, _), part in zip(members, value.split(sizes)):
-                made[id(one)][i][key] = part
+            for (one, i, _), found in zip(members, torch.split(value, sizes)):
+                made[id(one)][i][key] = found
         for one, i, _ in members:
-            one.cohorts[i].state = counts
+            one.cohorts[i].state = rest
     for one in held:
         rows = one.all_rows
         kept = _by_slots(one.weight, optimizer.state[one.weight])
         for key, value in {_VALUES: _sharded.local(one.weight), **kept}.items():
-            value[rows] = torch.cat([part[key] for part in made[id(one)]]).view_as(one.values)
-
-
-# Beside the keys of an optimizer's state.
-_VALUES, _GRADIENT = object(), object()
+            value[rows] = torch.cat([found[key] for found in made[id(one)]]).view_as(one.values)
 
 
 def _is_young(optimizer: torch.optim.Optimizer, held: _Held, cohort: _Cohort) -> bool:

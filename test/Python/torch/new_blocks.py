@@ -320,6 +320,41 @@ for kind, bound in ((lambda: nn.Linear(64, 128, block=8, density=0.5), 1 / 8), (
     assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
 print("first values and means")  # CHECK: first values and means
 
+# Several weights, in two groups, of which one is trained later: each as if it were alone.
+
+
+def several():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(nn.Linear(16, 16, block=4, density=0.5, bias=False) for _ in range(3)))
+    weights = [layer.weight for layer in model]
+    optimizer = Adam([{"params": weights[:2]}, {"params": weights[2:], "betas": (0.8, 0.9)}], lr=1e-2)
+    return model, optimizer, nn.Sparsity(model, optimizer, Group(method="set", every=3, drop=0.3), steps=40, new_step="block", new_ramp=4)
+
+
+def stepped(parts, joined):
+    """Gradients by the names of weights; on its own, each weight is stepped by itself."""
+    model, optimizer, sparsity = parts
+    for step in range(20):
+        for i, layer in enumerate(model):
+            generator = torch.Generator().manual_seed(10 * step + i)
+            layer.weight.grad = torch.randn(layer.weight.shape, generator=generator) if i != 1 or step > 5 else None
+        if joined:
+            optimizer.step()
+        else:
+            gradients = [layer.weight.grad for layer in model]
+            for i, layer in enumerate(model):
+                for j, other in enumerate(model):
+                    other.weight.grad = gradients[j] if i == j else None
+                optimizer.step()
+        sparsity.update()
+    return model, sparsity
+
+
+(one, ages), (two, ages2) = stepped(several(), True), stepped(several(), False)
+assert all((a.weight - b.weight).abs().max() < 1e-6 and torch.equal(a.pattern, b.pattern) for a, b in zip(one, two))
+assert str(ages.state_dict()) == str(ages2.state_dict()) and len(ages.state_dict()["new_blocks"]["blocks"]["1.weight"]) > 1
+print("several weights")  # CHECK: several weights
+
 # Slots that lost their block keep nothing, and where no other block is left state begins anew.
 layer = made()
 optimizer = Adagrad(layer.parameters(), initial_accumulator_value=0.5)
@@ -373,7 +408,7 @@ for wrong in ({}, {"new_step": "block", "blocks": {"weight": [3]}}):
     refuse(own.load_state_dict, {**own.state_dict(), "new_blocks": wrong})
 own.load_state_dict(scheduled().state_dict())
 # A compiled step has matrices with one count.
-# CHECK-NEXT: expected a step without blocks that have a step count or a ramp of their own, but got some of 'weight': use an nn.Sparsity without new_step and new_ramp, or wait until they are old
+# CHECK: expected a step without blocks that have a step count or a ramp of their own, but got some of 'weight': use an nn.Sparsity without new_step and new_ramp, or wait until they are old
 model, optimizer, sparsity = run(AdamW)
 train(model, optimizer, sparsity, range(EVERY))
 
