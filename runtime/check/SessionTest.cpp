@@ -35,6 +35,74 @@ TEST(SessionTest, SharesStateWithStepsThatLeaveIt) {
             "'reader', which shares that of step 'fake'"));
 }
 
+TEST(SessionTest, StepsOfSeveralShapesTrainOneState) {
+  Step step = loadFake();
+  Session source = start(step), alone = start(step);
+  for (const Session *each : {&source, &alone})
+    ASSERT_TRUE(succeeds(bsr_session_initialize(each->get())));
+  Json manifest = fakeManifest();
+  manifest["name"] = "other";
+  Step other = load(manifest);
+  bsr_session *made = nullptr;
+  ASSERT_TRUE(succeeds(bsr_session_continue(other.get(), source.get(), &made)));
+  Session session(made, bsr_session_destroy);
+  // Its own are the rate and the loss.
+  for (int64_t i = 0; i < 13; ++i)
+    ASSERT_EQ(dataOf(session, i) == dataOf(source, i), i != 5 && i != 12);
+  for (const Session *each : {&source, &session, &alone})
+    *at<float>(*each, 5) = 0.1f;
+  for (int run = 0; run < 4; ++run) {
+    const Session &next = run % 2 ? source : session;
+    for (bsr_session *each : {next.get(), alone.get()})
+      ASSERT_TRUE(succeeds(bsr_session_run(each)));
+    for (const Session *each : {&source, &alone})
+      ASSERT_TRUE(succeeds(updatePatterns(*each, 0.5, nullptr)));
+  }
+  ASSERT_TRUE(contentsOf(source, step) == contentsOf(alone, step));
+  ASSERT_EQ(countersOf(source).steps, 4);
+  ASSERT_EQ(countersOf(session).steps, 0);
+  ASSERT_TRUE(
+      fails(bsr_session_snapshot(session.get()), BSR_INVALID_ARGUMENT,
+            "expected the session that owns the state, but got one of step "
+            "'other', which shares that of step 'fake'"));
+
+  Step leaves = load(changed(manifest, "/buffers/2/carried", "false"));
+  ASSERT_TRUE(fails(
+      bsr_session_continue(leaves.get(), source.get(), &made), BSR_INVALID_STEP,
+      "expected a step that trains 'state.p.b', as the source does, but "
+      "got one that leaves it as it is"));
+}
+
+TEST(SessionTest, ScoresOfOtherShapesAreTheSources) {
+  Matrix matrix = {8, 8, 2, 2, 8, "f32", 0.5, true};
+  Json manifest = makeManifest({matrix});
+  Step step = load(manifest);
+  Session source = start(step);
+  // One that is larger works in an arena of its own.
+  manifest["arena_bytes"] = int64_t(manifest["arena_bytes"]) + 64;
+  Step larger = load(manifest);
+  bsr_session *made = nullptr;
+  ASSERT_TRUE(
+      succeeds(bsr_session_continue(larger.get(), source.get(), &made)));
+  Session session(made, bsr_session_destroy);
+  int64_t place = bsr_step_find_buffer(step.get(), BSR_SCORES, "w0");
+  ASSERT_NE(dataOf(session, place), dataOf(source, place));
+  for (int i = 0; i < 16; ++i)
+    at<float>(session, place)[i] = float(i);
+  ASSERT_TRUE(succeeds(bsr_session_run_scores(session.get())));
+  float scores[16] = {};
+  ASSERT_TRUE(succeeds(bsr_session_scores(source.get(), 0, 16, scores)));
+  for (int i = 0; i < 16; ++i)
+    ASSERT_EQ(scores[i], float(i));
+
+  matrix.hasScores = false;
+  Step plain = load(makeManifest({matrix}));
+  ASSERT_TRUE(fails(bsr_session_continue(plain.get(), source.get(), &made),
+                    BSR_INVALID_STEP,
+                    "expected scores of the blocks of 1 weights, as the source "
+                    "has them, but got those of 0"));
+}
+
 TEST(SessionTest, ErrorsOfLibrariesAreSentences) {
   ASSERT_TRUE(fails(
       bsr::keepException(std::length_error("too long")), BSR_INVALID_ARGUMENT,

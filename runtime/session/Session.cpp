@@ -38,19 +38,21 @@ static void forEachPart(bsr_session &session, Take take) {
 }
 
 bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
-    : bsr_session(step, seed, device, nullptr) {}
+    : bsr_session(step, seed, device, nullptr, false) {}
 
-bsr_session::bsr_session(const bsr_step &step, bsr_session &source)
-    : bsr_session(step, source.counters.seed, source.device, &source) {}
+bsr_session::bsr_session(const bsr_step &step, bsr_session &source, bool trains)
+    : bsr_session(step, source.counters.seed, source.device, &source, trains) {}
 
 bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
-                         bsr_session *source)
+                         bsr_session *source, bool trains)
     : owner(step.self), step(step), device(device), source(source),
-      shared(findShared(step.manifest, source)), context{BSR_CONTEXT_VERSION,
-                                                         device.number(),
-                                                         nullptr, 0},
+      trains(trains), shared(findShared(step.manifest, source, trains)),
+      context{BSR_CONTEXT_VERSION, device.number(), nullptr, 0},
       hasPattern(step.manifest.patterns.size()) {
-  int64_t bytes = Memory::partBytes(manifest().arenaBytes);
+  // Both never run at once. On a GPU an arena keeps plans from run to run.
+  bool hasArena = !trains || !device.isHost() ||
+                  manifest().arenaBytes > source->manifest().arenaBytes;
+  int64_t bytes = hasArena ? Memory::partBytes(manifest().arenaBytes) : 0;
   // Scores lie in the arena, and what is shared in the source.
   auto isOwn = [&](size_t i) {
     return manifest().buffers[i].kind != BSR_SCORES && shared[i] < 0;
@@ -67,7 +69,7 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
 
   int64_t areas = Memory::areasTaken();
   area = Memory(device, bytes, "the buffers of the step");
-  arena = area.cut(manifest().arenaBytes);
+  arena = hasArena ? area.cut(manifest().arenaBytes) : source->arena;
   for (size_t i = 0; i < manifest().buffers.size(); ++i) {
     const Buffer &buffer = manifest().buffers[i];
     buffers.push_back(isOwn(i) ? area.cut(buffer.bytes)
@@ -343,13 +345,17 @@ void bsr_session::run(bool scores) {
     programVersion = currentVersion();
     return BSR_STEP_RAN;
   };
+  bsr_session &counted = trains ? *source : *this;
+  counted.hasScores = false;
   switch (int32_t status = run()) {
   case BSR_STEP_RAN:
-    hasScores = scores;
+    if (trains && scores)
+      giveScores();
+    counted.hasScores = scores;
     // All stages together run what one process would.
-    counters.steps += manifest().microBatches *
-                      bsr_communicator_size(context.communicator) /
-                      std::max<int64_t>(manifest().stages, 1);
+    counted.counters.steps += manifest().microBatches *
+                              bsr_communicator_size(context.communicator) /
+                              std::max<int64_t>(manifest().stages, 1);
     if (context.communicator)
       static_cast<Communicator *>(context.communicator)->requireIntact();
     return;
@@ -431,6 +437,8 @@ static void allocateCopies(bsr_session &session) {
 bsr_status bsr_session_snapshot(bsr_session *session) {
   return guarded([&] {
     requireArgument(session, "session");
+    if (session->trains)
+      session->requireOwner();
     if (!session->copyArea.bytes())
       allocateCopies(*session);
     forEachCopy(*session, [&](const Buffer &buffer, void *memory, void *copy) {

@@ -39,8 +39,8 @@ struct PatternHistory {
 struct bsr_session {
   bsr_session(const bsr_step &step, uint64_t seed,
               bsr::Device &device = bsr::hostDevice());
-  /// One that shares the state of `source`.
-  bsr_session(const bsr_step &step, bsr_session &source);
+  /// One that shares the state of `source`, and trains it if it `trains`.
+  bsr_session(const bsr_step &step, bsr_session &source, bool trains);
 
   const bsr::Manifest &manifest() const { return step.manifest; }
 
@@ -143,7 +143,10 @@ private:
   void updateOnDevice(const bsr_pattern_update *updates);
 
   bsr_session(const bsr_step &step, uint64_t seed, bsr::Device &device,
-              bsr_session *source);
+              bsr_session *source, bool trains);
+
+  /// Gives the scores of the last run to the source.
+  void giveScores() const;
 
 public:
   /// The memory to work with of a thread of an update.
@@ -171,6 +174,7 @@ public:
   const bsr_step &step;
   bsr::Device &device;
   bsr_session *const source; // whose state this one shares, or null
+  const bool trains;         // whether it trains the state of the source
   /// Of each buffer the one of `source` that it is, or -1.
   const std::vector<int64_t> shared;
   bsr_context context;

@@ -4,6 +4,7 @@
 
 #include "SessionShare.h"
 #include "base/Status.h"
+#include <algorithm>
 
 using namespace bsr;
 
@@ -50,8 +51,32 @@ static void requireSamePattern(const Pattern &own, const Pattern &other) {
            "' as the source has it, but got another");
 }
 
+/// Fails unless a step changes all that `source` does, and scores what it does.
+static void requireSameTraining(const Manifest &step, const Manifest &source) {
+  for (const Buffer &other : source.buffers) {
+    if (!other.carried)
+      continue;
+    int64_t found = findArgument(step, other.name);
+    if (found < 0 || !step.buffers[size_t(found)].carried)
+      fail(BSR_INVALID_STEP, "expected a step that trains '", other.name,
+           "', as the source does, but got one that leaves it as it is");
+  }
+  auto scored = [](const Manifest &manifest) {
+    std::vector<std::string> names;
+    for (const Pattern &pattern : manifest.patterns)
+      if (pattern.scores >= 0)
+        names.push_back(pattern.name);
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  std::vector<std::string> own = scored(step), others = scored(source);
+  if (own != others)
+    fail(BSR_INVALID_STEP, "expected scores of the blocks of ", others.size(),
+         " weights, as the source has them, but got those of ", own.size());
+}
+
 std::vector<int64_t> bsr::findShared(const Manifest &step,
-                                     const bsr_session *source) {
+                                     const bsr_session *source, bool trains) {
   std::vector<int64_t> shared(step.buffers.size(), -1);
   if (!source)
     return shared;
@@ -71,7 +96,7 @@ std::vector<int64_t> bsr::findShared(const Manifest &step,
       continue;
     }
     const Buffer &other = state.buffers[size_t(found)];
-    if (buffer.carried)
+    if (buffer.carried && !(trains && other.carried))
       fail(BSR_INVALID_STEP, "expected step '", step.name,
            "' to leave the state that it shares as it is, but it changes '",
            buffer.name, "'");
@@ -100,7 +125,30 @@ std::vector<int64_t> bsr::findShared(const Manifest &step,
       shared[i] =
           state.patterns[size_t(pattern)].indices[buffer.kind - BSR_ROW_PTR];
   }
+  if (trains)
+    requireSameTraining(step, state);
   return shared;
+}
+
+void bsr_session::giveScores() const {
+  // All are read before one is written: both arenas may be one.
+  std::vector<std::vector<char>> scores(manifest().patterns.size());
+  for (size_t i = 0; i < scores.size(); ++i)
+    if (int32_t place = manifest().patterns[i].scores; place >= 0) {
+      scores[i].resize(size_t(manifest().buffers[size_t(place)].bytes));
+      device.read(scores[i].data(), buffers[size_t(place)],
+                  int64_t(scores[i].size()));
+    }
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (scores[i].empty())
+      continue;
+    int64_t weight = shared[size_t(manifest().patterns[i].weight)];
+    const Manifest &other = source->manifest();
+    int32_t pattern = other.buffers[size_t(weight)].pattern;
+    int32_t place = other.patterns[size_t(pattern)].scores;
+    device.write(source->buffers[size_t(place)], scores[i].data(),
+                 int64_t(scores[i].size()));
+  }
 }
 
 void bsr_session::requireOwner() const {
@@ -112,8 +160,9 @@ void bsr_session::requireOwner() const {
          source->manifest().name, "'");
 }
 
-bsr_status bsr_session_share(const bsr_step *step, bsr_session *source,
-                             bsr_session **session) {
+/// Makes a session that shares the state of `source`, and may train it.
+static bsr_status share(const bsr_step *step, bsr_session *source, bool trains,
+                        bsr_session **session) {
   return guarded([&] {
     requireArgument(step, "step");
     requireArgument(source, "source");
@@ -122,6 +171,16 @@ bsr_status bsr_session_share(const bsr_step *step, bsr_session *source,
       fail(BSR_INVALID_ARGUMENT, "expected a step that is loaded, but got '",
            step->manifest.name, "', which was unloaded");
     source->requireOwner();
-    *session = new bsr_session(*step, *source);
+    *session = new bsr_session(*step, *source, trains);
   });
+}
+
+bsr_status bsr_session_share(const bsr_step *step, bsr_session *source,
+                             bsr_session **session) {
+  return share(step, source, /*trains=*/false, session);
+}
+
+bsr_status bsr_session_continue(const bsr_step *step, bsr_session *source,
+                                bsr_session **session) {
+  return share(step, source, /*trains=*/true, session);
 }

@@ -10,9 +10,10 @@
 namespace bsr {
 
 /// Of each buffer of a step the buffer of `source` that it is, or -1; all are
-/// -1 without a source. Fails where the step cannot share its state.
-std::vector<int64_t> findShared(const Manifest &step,
-                                const bsr_session *source);
+/// -1 without a source. Fails where the step cannot share its state, or train
+/// it if it `trains`.
+std::vector<int64_t> findShared(const Manifest &step, const bsr_session *source,
+                                bool trains);
 
 } // namespace bsr
 

@@ -288,6 +288,17 @@ BSR_API bsr_status bsr_session_create(const bsr_step *step, const char *device,
 BSR_API bsr_status bsr_session_share(const bsr_step *step, bsr_session *source,
                                      bsr_session **session);
 
+/// Makes a session of `step` that trains the state of `source`, as the step for
+/// batches of another shape does: it shares what `bsr_session_share` does, and
+/// changes it. Its runs count as those of `source`, and their scores are those
+/// that updates of the patterns of `source` take. On the host it uses the arena
+/// of `source`, if that is large enough: only one of both runs at a time. Fails
+/// as `bsr_session_share` does, and where one of both steps trains, or scores,
+/// what the other does not.
+BSR_API bsr_status bsr_session_continue(const bsr_step *step,
+                                        bsr_session *source,
+                                        bsr_session **session);
+
 /// Releases a session. Null is allowed.
 BSR_API void bsr_session_destroy(bsr_session *session);
 
