@@ -215,12 +215,14 @@ class Check:
     Args:
       runs: how many of the first runs.
       program: what ran before the export.
+      updates: whether to check the run after an update of patterns, too.
     """
 
-    def __init__(self, runs: int, program: Program) -> None:
+    def __init__(self, runs: int, program: Program, updates: bool = True) -> None:
         self._program = program
         self._left, self._runs = runs, runs
-        self._patterns = 0  # 1 of an update that no run has followed, then 2
+        # 1 of an update that no run has followed, then 2
+        self._patterns = 0 if updates else 2
         self._worst, self._seconds, self._done = 0.0, 0.0, 0
         self._known: dict[str, Noise] = {}
         self._compared = False

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparse_opt import _given, _library, _marks, _ranks, _source, _tools
+from sparse_opt import _given, _library, _marks, _ranks, _source, _tools, cache
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._marks import Mark
 from sparse_opt._program import Export
@@ -67,6 +67,19 @@ def run(
 def _encoded(text: str) -> bytes:
     """Returns a text, or the bytes that Python holds as one, as a tool gets them."""
     return text.encode(errors="surrogateescape")
+
+
+def of_shape(made: Compilation, export: str) -> Path:
+    """Returns the library of a step's export for batches of another shape, which is
+    kept on disk."""
+    # The first shape begins; the values that a program has had since make no other library.
+    export = re.sub(r'bsr\.init = "[^"]*"(, )?', "", export)
+    marks, options = made.marks_of(export), made.options
+    flags = [*(f"--mark={mark}" for mark in marks), *options]
+    with warnings.catch_warnings():
+        # What is split here was split there.
+        warnings.filterwarnings("ignore", ".*becomes matrices with patterns")
+        return cache.library(export, flags, lambda path: run(export, path, marks, options))
 
 
 def run_once(

@@ -159,6 +159,15 @@ def plain(name: str, value: Any) -> Any:
     return value
 
 
+def require_rank(name: str, shape: tuple[int, ...], rank: int) -> None:
+    """Raises `StepError` if a batch of another shape has other dimensions, too."""
+    if len(shape) != rank:
+        raise StepError(
+            f"expected '{name}' of {rank} dimensions, as it was exported, but got shape"
+            f" {list(shape)}"
+        )
+
+
 def require(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], value: Array
 ) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sparse_opt._explain import Weights
 
 Array = np.ndarray[Any, Any]
+# Those of the arrays of a batch, by name.
+Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
 
 
 class Write(Protocol):
@@ -89,6 +91,20 @@ class Program(Protocol):
         self, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Iterable[tuple[str, Array]]:
         """Returns the arrays of one call, by name; raises `StepError`."""
+
+    @property
+    def shapes(self) -> Shapes:
+        """The shapes of the exported batch; none of what has no program."""
+
+    def shapes_of(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Shapes:
+        """Returns the shapes of a call's batch, or those of the exported one where it
+        cannot be exported again; raises `StepError` for another structure."""
+
+    def call_of(self, batch: Any) -> Sequence[Any]:
+        """Returns what a call takes of a batch that stands in a list."""
+
+    def again(self, arguments: Sequence[Any]) -> Export:
+        """Exports the program again, for a batch of other shapes and the same types."""
 
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         """Returns the loss, and metrics if there are any, in the user's form.
@@ -169,6 +185,7 @@ class NamedArrays:
 
     framework = "text"
     layers: Layers | None = None
+    shapes: Shapes = ()
 
     def __init__(self, carried: Sequence[str]) -> None:
         self._carried = carried
@@ -198,6 +215,18 @@ class NamedArrays:
             (name, _device_arrays.as_array(_description.plain(name, value)))
             for name, value in both.items()
         ]
+
+    def shapes_of(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Shapes:
+        return ()
+
+    def call_of(self, batch: Any) -> Sequence[Any]:
+        raise StepError(
+            "expected an export of PyTorch or JAX for shapes=, but got text, which has one:"
+            " compile the text of each shape"
+        )
+
+    def again(self, arguments: Sequence[Any]) -> Export:
+        raise NotImplementedError
 
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         values = tuple(a.copy()[()] for a in arrays)

@@ -181,9 +181,15 @@ class Session:
     """The memory of one training run of a step."""
 
     def __init__(
-        self, step: Step, device: str, seed: int, source: Session | None = None
+        self,
+        step: Step,
+        device: str,
+        seed: int,
+        source: Session | None = None,
+        trains: bool = False,
     ) -> None:
-        """With a `source`, whose device it is on, it shares the state of that one."""
+        """With a `source`, whose device it is on, it shares the state of that one, and
+        changes it if it `trains`."""
         self.step = step
         self._is_host: bool = source._is_host if source else device == "cpu"
         self._handle = ctypes.c_void_p()
@@ -193,11 +199,9 @@ class Session:
         self._source = source  # which outlives it
         self._after_update: Callable[[], None] = lambda: None
         if source:
-            check(
-                library().bsr_session_share(
-                    step._handle, source._handle, ctypes.byref(self._handle)
-                )
-            )
+            runtime = library()
+            share = runtime.bsr_session_continue if trains else runtime.bsr_session_share
+            check(share(step._handle, source._handle, ctypes.byref(self._handle)))
             return
         check(
             library().bsr_session_create(

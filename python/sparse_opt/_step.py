@@ -11,10 +11,12 @@ optimizer state lie in memory of the runtime, which NumPy arrays look into.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import tempfile
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -25,13 +27,14 @@ from sparse_opt import (
 )  # fmt: skip
 from sparse_opt._check import Call, Check, Rerun
 from sparse_opt._description import Buffer, Counters
-from sparse_opt._errors import StepError
+from sparse_opt._errors import ExportError, StepError
 from sparse_opt._exclusive import exclusive
 from sparse_opt._evaluation import Evaluation
 from sparse_opt._marks import Marks
 from sparse_opt._method import Method
-from sparse_opt._program import Array, Export, NamedArrays, Program
+from sparse_opt._program import Array, Export, NamedArrays, Program, Shapes
 from sparse_opt._ranks import Ranks
+from sparse_opt._shapes import Shape, shown
 from sparse_opt._sparsity import updates_of
 from sparse_opt._values import Choice, Values, is_kept
 
@@ -51,6 +54,8 @@ def compile(
     options: Sequence[str] = (),
     comm: Any = None,
     check: int = 2,
+    shapes: Sequence[Any] = (),
+    max_shapes: int = 16,
 ) -> Step:
     """Compiles a step and loads it.
 
@@ -81,6 +86,10 @@ def compile(
       check: how many of the first runs are compared with the exported program itself, which
         runs beside them; so is the first one after an update of patterns. A difference
         that rounding does not explain is an error. 0: none.
+      shapes: batches of other shapes than the exported one, as examples, each as a call of
+        the step takes it; several arguments are a tuple. The step is compiled for them, too,
+        before it returns; for those of a later call it is compiled then.
+      max_shapes: how many shapes of batches the step is compiled for at most.
 
     Raises:
       StepError: the compiler refused the step, or the exported program has
@@ -88,6 +97,8 @@ def compile(
     """
     given = _compiler.compilable_marks(export, marks, seed)
     options = _given.listed("a list of options of sparse-compile", options)
+    shapes = _given.listed("a list of batches as shapes", shapes)
+    max_shapes = _given.integer("max_shapes", max_shapes, 1)
     program = export.program if isinstance(export, Export) else None
     if program is not None:
         program.check()
@@ -100,7 +111,7 @@ def compile(
     if device == "auto":
         arguments = {
             "seed": seed, "pattern": pattern, "library": library, "options": options,
-            "check": check,
+            "check": check, "shapes": shapes, "max_shapes": max_shapes,
         }  # fmt: skip
         try:
             return compile(export, given, device="cuda", **arguments)  # type: ignore[arg-type]
@@ -124,6 +135,8 @@ def compile(
         )  # fmt: skip
         step.report = report
         step._compilation = _compiler.Compilation(export, tuple(given), tuple(options))
+        step._max_shapes = max_shapes
+        step._prepare(shapes)
         return step
 
 
@@ -145,8 +158,8 @@ class Step(Values):
 
     report = ""
     _compilation: _compiler.Compilation | None = None
-    _own_evaluation: Evaluation | None = None
-    _check: Check | None = None
+    _max_shapes = 1
+    _checks_shapes = False
 
     def __init__(
         self,
@@ -176,14 +189,6 @@ class Step(Values):
         self._session.initialize()
         super().__init__(self._step, self._session, self._ranks)
         self._given_masks: dict[str, Array] = {}
-        self._outputs = [
-            self._session.array(b) for b in self._step.buffers if b.kind == "output"
-        ]
-        self._inputs = {
-            b.name
-            for b in self.buffers.values()
-            if b.role in ("batch", "") and not b.carried
-        }
         self._rate = self._scalar("lr")
         self._seed = self._scalar("seed")
         self._apply = self._scalar("apply")
@@ -196,6 +201,9 @@ class Step(Values):
         self._program: Program = program or NamedArrays(
             list(dict.fromkeys(self._whole.get(name, name) for name in carried))
         )
+        self._first = Shape(self._step, self._session, self._program)
+        self._shapes: dict[Shapes, Shape] = {self._program.shapes: self._first}
+        self._evaluations: dict[Shapes, Evaluation] = {}
         self._take_values(pattern)
         if self._ranks:
             self._take_first(self._ranks)
@@ -241,19 +249,27 @@ class Step(Values):
             with `options=["--score-norm=l1"]`.
           **named: arguments by name, for a step that came as text.
 
+        The first batch of a shape has the step compiled for it, on the same weights,
+        patterns and optimizer state; a line of the logger `sparse_opt` says so.
+
         Raises:
-          StepError: the batch differs from the exported one in its structure,
-            its shapes or its types.
+          StepError: the batch differs from the exported one in its structure or its
+            types, or there are more shapes than `max_shapes`.
         """
+        shape = self._shape_of(batch, named)
+        scalars = [self._rate, self._seed, self._apply]
         given = set()
-        for name, value in self._program.inputs(batch, named):
+        for name, value in shape.program.inputs(batch, named):
             if name in self._mask_names:
                 self._require_same_mask(name, value)
-            else:
+            elif shape is self._first or name in scalars:
                 self._write(name, value)
+            else:
+                shape.write(name, value)
             given.add(name)
-        if not self._steps and (missing := self._inputs - given):
+        if missing := shape.missing - given:
             raise StepError(f"expected an array for '{min(missing)}', but got none")
+        shape.missing = set()
         for role, number, argument in (
             ("lr", lr, self._rate),
             ("seed", seed, self._seed),
@@ -277,17 +293,91 @@ class Step(Values):
             apply is not None or self._apply not in given
         ):
             self.arrays[self._apply][...] = apply is None or apply
-        checked = self._begin_check(batch, lr) if self._check else None
+        if shape is not self._first:
+            for name in scalars:
+                if name in shape.buffers:
+                    shape.arrays[name][...] = self.arrays[name]
+        checked = self._begin_check(shape, batch, lr) if shape.check else None
         if scores:
-            self._session.run_scores()
+            shape.session.run_scores()
         else:
-            self._session.run()
+            shape.session.run()
         self._steps += 1
         self._is_applied = self._applies()
         self._applied_runs += self._is_applied
-        if checked is not None and self._check is not None:
-            self._check.end(checked, self._outputs)
-        return self._program.outputs(self._outputs)
+        if checked is not None and shape.check is not None:
+            shape.check.end(checked, shape.outputs)
+        return shape.program.outputs(shape.outputs)
+
+    @property
+    def shapes(self) -> tuple[dict[str, tuple[int, ...]], ...]:
+        """The shapes of batches that the step is compiled for, by the names of arrays."""
+        return tuple(map(dict, self._shapes))
+
+    @exclusive
+    def _prepare(self, batches: Sequence[Any]) -> None:
+        """Compiles the step for the shapes of batches."""
+        for batch in batches:
+            self._shape_of(self._program.call_of(batch), {})
+
+    def _shape_of(self, batch: Sequence[Any], named: Mapping[str, Any]) -> Shape:
+        """Returns the code for a batch, which it compiles if there is none."""
+        shapes = self._program.shapes_of(batch, named)
+        if (found := self._shapes.get(shapes)) is None:
+            found = self._compile_for(batch, shapes)
+            self._shapes[shapes] = found
+        return found
+
+    def _compile_for(self, batch: Sequence[Any], shapes: Shapes) -> Shape:
+        made = self._require_compilation("train on batches of another shape")
+        text = shown(shapes, self._program.shapes)
+        if self._ranks:
+            raise StepError(
+                f"expected batches of one shape for several processes, but got {text}: pad"
+                " them"
+            )
+        self._require_room(self._shapes, text)
+        start = time.perf_counter()
+        export = self._export_again(batch)
+        step = _runtime.Step(os.fspath(_compiler.of_shape(made, export)))
+        try:
+            session = _runtime.Session(step, "", 0, self._session, trains=True)
+            shape = Shape(step, session, export.program or self._program, export)
+            shape.require_calls(self._first)
+        except StepError as error:
+            raise StepError(
+                f"{error}: the step for {text} has to have the weights, patterns and state of"
+                " the first one, pad such a batch"
+            ) from error
+        shape.take_constants(self._first)
+        if self._checks_shapes:
+            shape.check = Check(1, shape.program, updates=False)
+        _say.line(
+            f"compiled the step for {text} in {time.perf_counter() - start:.2g} s, shape"
+            f" {len(self._shapes) + 1} of at most {self._max_shapes}"
+        )
+        return shape
+
+    def _require_room(self, known: Mapping[Shapes, Any], shape: str) -> None:
+        if len(known) >= self._max_shapes:
+            raise StepError(
+                f"expected at most {self._max_shapes} shapes of batches, but got another one,"
+                f" {shape}: pad batches to a few lengths (buckets), or say"
+                " compile(max_shapes=)"
+            )
+
+    def _export_again(self, batch: Sequence[Any]) -> Export:
+        """Returns the program's export for a batch of another shape."""
+        self._program.check()
+        try:
+            return self._program.again(batch)
+        except ExportError as error:
+            raise StepError(str(error)) from error
+
+    @property
+    def _check(self) -> Check | None:
+        """What checks runs of the first shape."""
+        return self._first.check
 
     def _begin_checks(self, runs: int) -> None:
         """Has the first runs compared with the program's own."""
@@ -295,17 +385,20 @@ class Step(Values):
             if self._ranks.rank == 0:
                 _say.line("the step runs unchecked: it trains with several processes")
             return
-        self._check = Check(runs, self._program)
-        self._session.after_update(self._check.patterns_change)
+        self._first.check = Check(runs, self._program)
+        self._session.after_update(self._first.check.patterns_change)
+        self._checks_shapes = True
 
-    def _begin_check(self, batch: Sequence[Any], rate: float | None) -> Rerun | None:
+    def _begin_check(
+        self, shape: Shape, batch: Sequence[Any], rate: float | None
+    ) -> Rerun | None:
         """Runs the program itself, if the coming run is to be compared with it."""
-        assert self._check is not None
-        if self._check.is_done:
-            self._check = None
-            self._program.forget()
+        assert shape.check is not None
+        if shape.check.is_done:
+            shape.check = None
+            shape.program.forget()
             return None
-        return self._check.begin(lambda: self._coming_call(batch, rate))
+        return shape.check.begin(lambda: self._coming_call(shape, batch, rate))
 
     @property
     def _sums(self) -> bool:
@@ -315,7 +408,12 @@ class Step(Values):
     def _applies(self) -> bool:
         return not self._sums or bool(self.arrays[self._apply][...])
 
-    def _coming_call(self, batch: Sequence[Any], rate: float | None) -> Call:
+    def _coming_call(
+        self, shape: Shape, batch: Sequence[Any], rate: float | None
+    ) -> Call:
+        state = self._snapshot()
+        if shape is not self._first:
+            state.names -= self._first.inputs  # They are of another batch.
         seed = self.arrays[self._seed][...] if self._seed in self.buffers else 0
         return Call(
             batch=batch,
@@ -323,7 +421,7 @@ class Step(Values):
             seed=int(seed),
             waits=not self._applies(),
             is_exact=True,
-            state=self._snapshot(),
+            state=state,
             size=self.counters.bytes,
         )
 
@@ -339,10 +437,18 @@ class Step(Values):
         Raises:
           StepError: as a call of the step does; or the step was not compiled here.
         """
-        if self._own_evaluation is None:
-            made = self._require_compilation("evaluate")
-            self._own_evaluation = self._bind(made.export, self._program, None, ())
-        return self._own_evaluation(*batch, seed=seed, **named)
+        shapes = self._program.shapes_of(batch, named)
+        if (found := self._evaluations.get(shapes)) is None:
+            export: str = self._require_compilation("evaluate").export
+            program: Program | None = self._program
+            if (shape := self._shapes.get(shapes)) is None:
+                self._require_room(self._evaluations, shown(shapes, self._program.shapes))
+                again = self._export_again(batch)
+                export, program = again, again.program
+            elif shape is not self._first:
+                export, program = shape.export, shape.program
+            found = self._evaluations[shapes] = self._bind(export, program, None, ())
+        return found(*batch, seed=seed, **named)
 
     @_given.options()
     def bind(
@@ -518,6 +624,8 @@ class Step(Values):
         counters = self._session.counters()
         self._steps, self._base_seed = counters.steps, counters.seed
         self._loaded_runs, self._applied_runs, self._is_applied = counters.steps, 0, True
+        if counters.steps:
+            self._first.missing = set()
         if self._ranks:
             self._steps //= self._ranks.size
             self._require_same_state(self._ranks)
@@ -531,7 +639,10 @@ class Step(Values):
     @property
     def counters(self) -> Counters:
         """What the run has done, recompilations and allocations among it."""
-        return self._session.counters()
+        counters = self._session.counters()
+        others = [s.session for s in self._shapes.values() if s is not self._first]
+        size = sum(session.counters().bytes for session in others)
+        return dataclasses.replace(counters, bytes=counters.bytes + size)
 
     @property
     def flops(self) -> int | None:

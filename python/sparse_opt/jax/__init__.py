@@ -71,7 +71,7 @@ def export(
       step: the step, `step(state, batch, ...) -> (state, loss)`. Results
         behind the loss are metrics.
       *args: its arguments, arrays or `jax.ShapeDtypeStruct`s; only shapes and
-        types matter. The names of the parameters of `step` begin the names
+        types matter. A later batch of other shapes has the step exported again. The names of the parameters of `step` begin the names
         of the leaves: `state.params.layers.0.w`.
       carried: how many leading arguments are the state. The first `carried`
         results are their next values, so that
@@ -170,7 +170,13 @@ def export(
         result_attributes,
         locations,
     )
-    program = JaxProgram(args, carried, roots, traced.out_info, step, role_of)
+
+    def again(*args: Any) -> Export:
+        return export(
+            step, *args, carried=carried, roles=roles, inits=inits, locations=locations
+        )
+
+    program = JaxProgram(args, carried, roots, traced.out_info, step, role_of, again)
     return Export.of(text, program, given)
 
 

@@ -45,6 +45,30 @@ def memory(name: str, leaf: Any, like: Any = None) -> Array:
         ) from error
 
 
+def example(name: str, leaf: Any, like: Any) -> Any:
+    """Returns a part of a batch of another shape, as an export takes it."""
+    shape = np.shape(leaf)
+    _description.require_rank(name, shape, len(np.shape(like)))
+    if not isinstance(leaf, jax.ShapeDtypeStruct):
+        array, dtype = memory(name, leaf, like), dtype_of(like)
+        held = np.dtype(_HELD_AS.get(dtype.name, dtype))
+        _description.require(name, array.shape, held, array)
+    if shape == np.shape(like):
+        return alive(like)
+    return _described(like, shape)
+
+
+def alive(leaf: Any) -> Any:
+    """Returns an array, or where it has no values any more what describes it."""
+    is_gone = isinstance(leaf, jax.Array) and leaf.is_deleted()
+    return _described(leaf, leaf.shape) if is_gone else leaf
+
+
+def _described(like: Any, shape: tuple[int, ...]) -> Any:
+    is_weak = bool(getattr(like, "weak_type", False))
+    return jax.ShapeDtypeStruct(shape, like.dtype, weak_type=is_weak)  # type: ignore[no-untyped-call]
+
+
 def is_key(leaf: Any) -> bool:
     dtype = getattr(leaf, "dtype", None)
     return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)

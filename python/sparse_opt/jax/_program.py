@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 from jax import tree_util
 
 from sparse_opt._check import Call, Rerun, Unchecked
 from sparse_opt._errors import StepError
-from sparse_opt._program import Array, Layers, Source, Write
+from sparse_opt._program import Array, Export, Layers, Shapes, Source, Write
 from sparse_opt.jax import _checks
-from sparse_opt.jax._arrays import memory, shown
+from sparse_opt.jax._arrays import alive, example, memory, shown
 
 if TYPE_CHECKING:
     from sparse_opt.jax._beside import Beside
@@ -28,6 +29,7 @@ class JaxProgram:
     Args:
       step: what was exported; None of a function that trains nothing.
       roles: the roles of its arguments, by name.
+      export: exports it for other arguments; None of what has one shape.
     """
 
     framework = "JAX"
@@ -42,14 +44,16 @@ class JaxProgram:
         results: Any,
         step: Callable[..., Any] | None = None,
         roles: Mapping[str, str] | None = None,
+        export: Callable[..., Export] | None = None,
     ) -> None:
-        self._step, self._roles = step, dict(roles or {})
+        self._step, self._roles, self._export = step, dict(roles or {}), export
         self._carried = tuple(args[:carried])
         self._batch = tuple(args[carried:])
         self._state_roots, self._batch_roots = roots[:carried], roots[carried:]
         self._state_names = _checks.names_of(self._carried, self._state_roots)
         self._batch_names = _checks.names_of(self._batch, self._batch_roots)
         self._outputs = tuple(results[carried:])
+        self.shapes = self._shapes_of(self._batch)
 
     def check(self) -> None:
         """A function of its arguments cannot change."""
@@ -71,6 +75,17 @@ class JaxProgram:
     def inputs(
         self, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Iterable[tuple[str, Array]]:
+        self._require_structure(arguments, named)
+        leaves = tree_util.tree_leaves(tuple(arguments))
+        exported = tree_util.tree_leaves(self._batch)
+        return [
+            (name, memory(name, leaf, like))
+            for name, leaf, like in zip(self._batch_names, leaves, exported)
+        ]
+
+    def _require_structure(
+        self, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> None:
         other = _checks.difference(self._batch, arguments, self._batch_roots)
         if named or other:
             raise StepError(
@@ -78,12 +93,33 @@ class JaxProgram:
                 f" ({', '.join(self._batch_roots) or 'nothing'}), but got"
                 f" {f'{min(named)!r} by name' if named else other}"
             )
+
+    def _shapes_of(self, arguments: Sequence[Any]) -> Shapes:
         leaves = tree_util.tree_leaves(tuple(arguments))
-        exported = tree_util.tree_leaves(self._batch)
-        return [
-            (name, memory(name, leaf, like))
-            for name, leaf, like in zip(self._batch_names, leaves, exported)
+        return tuple(zip(self._batch_names, (tuple(np.shape(leaf)) for leaf in leaves)))
+
+    def shapes_of(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Shapes:
+        self._require_structure(arguments, named)
+        return self.shapes if self._export is None else self._shapes_of(arguments)
+
+    def call_of(self, batch: Any) -> Sequence[Any]:
+        return (batch,) if len(self._batch) == 1 else tuple(batch)
+
+    def again(self, arguments: Sequence[Any]) -> Export:
+        assert self._export is not None
+        leaves = [
+            example(name, leaf, like)
+            for name, leaf, like in zip(
+                self._batch_names,
+                tree_util.tree_leaves(tuple(arguments)),
+                tree_util.tree_leaves(self._batch),
+            )
         ]
+        structure: Any = tree_util.tree_structure(self._batch)
+        batch = tree_util.tree_unflatten(structure, leaves)
+        # Values that are gone, since they were donated, leave their shapes.
+        carried = tree_util.tree_map(alive, self._carried)
+        return self._export(*carried, *batch)
 
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         # Copies: the next call writes to the same memory.

@@ -69,8 +69,8 @@ def export(
       model: the model, in training mode.
       optimizer: any optimizer whose state is tensors and numbers, or several of them in
         a list, a tuple or a dictionary, of which each parameter has one.
-      batch: tensors in lists, tuples and dictionaries; their shapes are those of
-        every later batch.
+      batch: tensors in lists, tuples and dictionaries. A later batch of other shapes has
+        the step exported again.
       inits: regular expressions searched for in the names of arguments, and the
         `bsr.init` that tells a driver without Python how to begin: `zeros`,
         `ones`, `constant(c)` or `normal(sd)`. Without one, what is equal
@@ -127,7 +127,14 @@ def export(
             if rule:
                 rules[argument.name] = rule
         text = _linalg.lower(captured, rules, locations)
-    program = _program.TorchProgram(model, batch, captured, layers, train_step)
+
+    def again(batch: Any) -> Export:
+        return export(
+            train_step, model, optimizer, batch, inits=inits, locations=locations,
+            accumulate=accumulate, scheduled=scheduled,
+        )  # fmt: skip
+
+    program = _program.TorchProgram(model, batch, captured, layers, train_step, again)
     return Export.of(text, program, given)
 
 

@@ -63,6 +63,8 @@ class Eager:
         self.noise: dict[str, float] = {}  # gradients below it are unsure
         self._first: _optimizer.State = {}  # what optimizers have in front of one
         self._counters, self._names, self._draws = counters, names, draws
+        # Rates that are all 0 have none.
+        self._ratios = _optimizer.exported_ratios(optimizers.first)
         self._places = _optimizers.parameter_names(model, optimizers)
         self._parameters = {n: p for n, p in model.named_parameters()}
 
@@ -159,8 +161,7 @@ class Eager:
             for group in part.param_groups:
                 if "fused" in group:
                     group["fused"] = not call.is_exact and _may_fuse(part, group)
-        ratios = _optimizer.exported_ratios(self._optimizers.first)
-        for group, ratio in zip(groups, ratios):
+        for group, ratio in zip(groups, self._ratios):
             if call.rate is not None and group["lr"] is not None:
                 rate = call.rate * ratio
                 is_tensor = isinstance(group["lr"], torch.Tensor)

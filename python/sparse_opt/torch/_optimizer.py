@@ -42,6 +42,29 @@ def _rate(group: Mapping[str, Any]) -> float:
     return 0.0 if group["lr"] is None else float(group["lr"])
 
 
+def rates_of(optimizers: Optimizers) -> list[float | None]:
+    """Returns the learning rates of all groups."""
+    groups = optimizers.param_groups
+    return [None if g["lr"] is None else float(g["lr"]) for g in groups]
+
+
+@contextlib.contextmanager
+def with_rates(optimizers: Optimizers, rates: Sequence[float | None]) -> Iterator[None]:
+    """Has groups with other learning rates for a while."""
+    groups = optimizers.param_groups
+    held = [group["lr"] for group in groups]
+    try:
+        for group, rate in zip(groups, rates):
+            if isinstance(group["lr"], torch.Tensor) and rate is not None:
+                group["lr"] = torch.full_like(group["lr"], rate)
+            else:
+                group["lr"] = rate
+        yield
+    finally:
+        for group, rate in zip(groups, held):
+            group["lr"] = rate
+
+
 def ratios_of(optimizer: torch.optim.Optimizer) -> list[float] | None:
     """Returns the groups' learning rates as ratios of the first one.
 

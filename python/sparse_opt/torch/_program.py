@@ -11,7 +11,7 @@ import copy
 import functools
 import math
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
-from sparse_opt._program import Array, Source, Write
+from sparse_opt._program import Array, Export, Shapes, Source, Write
 from sparse_opt._check import Call, Rerun
 from sparse_opt.torch import (
     _arguments,
@@ -36,7 +36,11 @@ from sparse_opt.torch._memory import HELD_AS, NUMPY_OF, from_numpy, to_numpy
 
 
 class TorchProgram:
-    """An exported step with the model and the optimizer that it trains."""
+    """An exported step with the model and the optimizer that it trains.
+
+    Args:
+      export: exports it for another batch; None of what has one shape.
+    """
 
     framework = "PyTorch"
 
@@ -47,8 +51,10 @@ class TorchProgram:
         capture: _capture.Capture,
         layers: _upgrade.Layers,
         train_step: _function.TrainStep | None = None,
+        export: Callable[[Any], Export] | None = None,
     ) -> None:
         optimizers = capture.optimizers
+        self._export = export
         self._model = model
         self._optimizers = optimizers
         self._counters = capture.counters
@@ -57,6 +63,7 @@ class TorchProgram:
         self._structure = _arguments.structure_of(model, optimizers, self._moving)
         self._leaves = _arguments.batch_leaves(batch)
         _, self._tree = _arguments.flatten(batch)
+        self.shapes = _shapes_of(self._leaves, [leaf for _, leaf in self._leaves])
         # By name alone: their values are the user's, or as large as the model.
         self._names = dict.fromkeys(a.name for a in capture.arguments)
         self.layers = layers
@@ -67,6 +74,7 @@ class TorchProgram:
         self._computed = capture.computed
         self._have_rates = [g["lr"] is not None for g in optimizers.param_groups]
         self._ratios = _optimizer.exported_ratios(optimizers.first)
+        self._rates = _optimizer.rates_of(optimizers)
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
         self._objects = _stale.Stale(model, optimizers.parts)
@@ -154,12 +162,7 @@ class TorchProgram:
     def inputs(
         self, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Iterable[tuple[str, Array]]:
-        if len(arguments) != 1 or named:
-            raise StepError(
-                f"expected one batch, but got {len(arguments)} arguments and"
-                f" {len(named)} named ones"
-            )
-        leaves = self._leaves_of(arguments[0])
+        leaves = self._leaves_of(_batch_of(arguments, named))
         arrays: list[tuple[str, Array]] = [
             (name, np.array(number)) for name, number in self._schedule().items()
         ]
@@ -194,6 +197,29 @@ class TorchProgram:
             if wrong := self._computed.first_outside(tensors):
                 raise StepError(wrong)
         return arrays
+
+    def shapes_of(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> Shapes:
+        batch = _batch_of(arguments, named)
+        if self._export is None:
+            return self.shapes
+        return _shapes_of(self._leaves, self._leaves_of(batch))
+
+    def call_of(self, batch: Any) -> Sequence[Any]:
+        return (batch,)
+
+    def again(self, arguments: Sequence[Any]) -> Export:
+        assert self._export is not None
+        leaves = [
+            _example(name, leaf, exported) if isinstance(exported, torch.Tensor) else leaf
+            for (name, exported), leaf in zip(self._leaves, self._leaves_of(arguments[0]))
+        ]
+        batch = pytree.tree_unflatten(leaves, self._tree)
+        with self._objects.paused(), _optimizer.with_rates(self._optimizers, self._rates):
+            export = self._export(batch)
+        assert isinstance(export.program, TorchProgram)
+        # What warns that the model is old knows of the runs of all shapes.
+        export.program._objects = self._objects
+        return export
 
     def _leaves_of(self, batch: Any) -> list[Any]:
         """Returns the parts of a batch in the order of the exported one."""
@@ -410,6 +436,33 @@ def _array(name: str, leaf: Any, like: torch.Tensor) -> Any:
             f"expected '{name}' to be a dense tensor with values, but got"
             f" '{str(error).splitlines()[0]}'"
         ) from error
+
+
+def _batch_of(arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    if len(arguments) != 1 or named:
+        raise StepError(
+            f"expected one batch, but got {len(arguments)} arguments and"
+            f" {len(named)} named ones"
+        )
+    return arguments[0]
+
+
+def _shapes_of(exported: Sequence[tuple[str, Any]], leaves: Sequence[Any]) -> Shapes:
+    return tuple(
+        (name, tuple(leaf.shape if hasattr(leaf, "shape") else np.shape(leaf)))
+        for (name, like), leaf in zip(exported, leaves)
+        if isinstance(like, torch.Tensor)
+    )
+
+
+def _example(name: str, leaf: Any, like: torch.Tensor) -> torch.Tensor:
+    """Returns a part of a batch of another shape, as an export takes it."""
+    shape = leaf.shape if hasattr(leaf, "shape") else np.shape(leaf)
+    _description.require_rank(name, tuple(shape), like.dim())
+    array = _array(name, leaf, like)
+    if not isinstance(leaf, torch.Tensor):
+        _description.require(name, tuple(shape), to_numpy(like).dtype, array)
+    return _own(name, leaf, like)
 
 
 def _own(name: str, leaf: Any, like: torch.Tensor) -> torch.Tensor:

@@ -41,7 +41,7 @@ for block, density in ((1, 0.3), (2, 0.5), (4, 0.5), (8, 0.25), (16, 1), (8, 1))
         like_dense &= bool(np.isclose(got, want, rtol=1e-5))
         equal &= got == step(x=x, lr=0.001)
         step.update_patterns(0.5)
-    shared = np.shares_memory(step.arrays["w"], step._own_evaluation.arrays["w"])
+    shared = np.shares_memory(step.arrays["w"], step._evaluations[()].arrays["w"])
     print(f"equal {equal}, like dense {like_dense}, unchanged {unchanged}, shared {shared}")
 
 # A row or all of a matrix without blocks is zeros.
