@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from jax import tree_util
 
+from sparse_opt import _given
 from sparse_opt._check import Call, Rerun, Unchecked
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array, Export, Layers, Shapes, Source, Write
@@ -103,7 +104,10 @@ class JaxProgram:
         return self.shapes if self._export is None else self._shapes_of(arguments)
 
     def call_of(self, batch: Any) -> Sequence[Any]:
-        return (batch,) if len(self._batch) == 1 else tuple(batch)
+        if len(self._batch) == 1:
+            return (batch,)
+        names = ", ".join(self._batch_roots)
+        return tuple(_given.listed(f"a tuple of {names} in shapes=", batch))
 
     def again(self, arguments: Sequence[Any]) -> Export:
         assert self._export is not None

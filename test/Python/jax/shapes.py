@@ -196,6 +196,9 @@ refuse(step, ids[0], labels, lr)
 # CHECK: expected arrays with elements, but got shape (2, 0) for 'ids': leave it out
 refuse(step, ids[:, :0], labels, lr)
 
+# CHECK: expected a tuple of ids, labels, lr in shapes=, but got 3
+refuse(compiled, shapes=[3])
+
 # A state that was donated since has its shapes.
 
 # CHECK: compiled the step for 'x' [2, 8]
