@@ -66,7 +66,8 @@ def alive(leaf: Any) -> Any:
 
 def _described(like: Any, shape: tuple[int, ...]) -> Any:
     is_weak = bool(getattr(like, "weak_type", False))
-    return jax.ShapeDtypeStruct(shape, like.dtype, weak_type=is_weak)  # type: ignore[no-untyped-call]
+    struct: Any = jax.ShapeDtypeStruct
+    return struct(shape, like.dtype, weak_type=is_weak)
 
 
 def is_key(leaf: Any) -> bool:
