@@ -313,8 +313,8 @@ def _step_again(optimizer: torch.optim.Optimizer, held: Sequence[_Held]) -> None
         parts = zip(*map(one.by_cohort, tensors.values()))
         for i, (cohort, part) in enumerate(zip(one.cohorts, parts)):
             counts = tuple(float(value) for value in cohort.state.values())
-            key = id(one.group), one.values.dtype, counts
-            alike.setdefault(key, []).append((one, i, dict(zip(tensors, part))))
+            which = id(one.group), one.values.dtype, counts
+            alike.setdefault(which, []).append((one, i, dict(zip(tensors, part))))
     groups: dict[int, dict[str, Any]] = {}
     stepped = []
     for members in alike.values():
