@@ -203,6 +203,9 @@ refuse(export, lambda s, x: (s, jax.lax.top_k(x, 65)[0].sum()), vector, np.ones(
 # CHECK: expected operations that lower to linalg, but got 'complex.create' at {{.*}}invalid.py:[[@LINE+1]]: write
 refuse(export, lambda s: (s, jnp.abs(jnp.fft.fft(s)).sum()), vector)
 
+# CHECK: expected operations that lower to linalg, but got a decomposition of a matrix at {{.*}}invalid.py:[[@LINE+1]]: decompose matrices (jnp.linalg) outside of the step
+refuse(export, lambda s: (s, jnp.linalg.inv(jnp.diag(s)).sum()), vector)
+
 # What is given to a compiled step.
 
 QUICK = {"options": ["-O", "0"]}

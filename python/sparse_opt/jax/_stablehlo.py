@@ -258,6 +258,12 @@ def _require_upstream(module: ir.Module) -> None:
                 if "call_target_name" in called
                 else ""
             )
+            if "lapack" in target:
+                raise ExportError(
+                    "expected operations that lower to linalg, but got a decomposition"
+                    f" of a matrix{place_of(operation)}: decompose matrices (jnp.linalg)"
+                    " outside of the step"
+                )
             raise ExportError(
                 "expected operations that lower to linalg, but got"
                 f" '{operation.name}'{target}{place_of(operation)}: write it in terms"

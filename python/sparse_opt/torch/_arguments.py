@@ -242,7 +242,12 @@ def require_tensors(arguments: Sequence[Argument]) -> None:
     """Raises `ExportError` if a tensor cannot be an argument of a compiled step."""
     for argument in arguments:
         tensor = argument.value
-        if tensor.layout != torch.strided or tensor.is_nested:
+        if tensor.is_nested:
+            raise ExportError(
+                f"expected dense tensors, but got '{argument.name}', a nested one: give"
+                " torch.nested.to_padded_tensor(x, 0.0), and a mask of what is padded"
+            )
+        if tensor.layout != torch.strided:
             raise ExportError(
                 f"expected dense tensors, but got '{argument.name}' of layout"
                 f" {tensor.layout}: call its to_dense()"

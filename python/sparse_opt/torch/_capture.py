@@ -15,8 +15,10 @@ import contextlib
 import functools
 import gc
 import itertools
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
@@ -369,6 +371,12 @@ _EXPLANATIONS = (
         " sequences that are turned around",
     ),
     (
+        ("_ctc_loss",),
+        "shapes that do not depend on data",
+        "ctc_loss",
+        "write its sums over alignments, step by step of time, with torch.logaddexp",
+    ),
+    (
         ("nonzero", "dynamic shape", "DynamicOutputShape", "masked_select", "unique"),
         "shapes that do not depend on data",
         "an operation whose result depends on values",
@@ -401,11 +409,25 @@ _EXPLANATIONS = (
 def _explain(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}"
     line = _source.line_of_error(error.__traceback__)
+    if nested := _nested_function(error.__traceback__):
+        return (
+            f"expected dense tensors, but got {nested}{line}: pad sequences to one length,"
+            " as torch.nn.utils.rnn.pad_sequence does, and mask what is padded"
+        )
     for parts, expected, got, instead in _EXPLANATIONS:
         if any(part in text for part in parts):
             return f"expected {expected}, but got {got}{line}: {instead}"
     first = text.splitlines()[0]
     return f"expected a step that PyTorch can trace, but got '{first}'{line}"
+
+
+def _nested_function(trace: TracebackType | None) -> str:
+    """Returns the function of `torch.nested` that an error is of, or ''. Each of them
+    fails in its own way without values."""
+    for frame, _ in traceback.walk_tb(trace):
+        if frame.f_code.co_filename == torch.nested.__file__:
+            return f"torch.nested.{frame.f_code.co_name}"
+    return ""
 
 
 def _decomposed(

@@ -126,6 +126,11 @@ def initial_state(model: torch.nn.Module, optimizers: Optimizers) -> State:
     names = parameter_names(model, optimizers)
     result: State = {}
     for part in optimizers.parts:
+        if isinstance(part, torch.optim.SparseAdam):
+            raise ExportError(
+                f"expected an optimizer that takes dense gradients, but got"
+                f" {type(part).__name__}: use torch.optim.Adam, and leave sparse=True out"
+            )
         result.update(_initial_state(part, names))
     return _upgrade.dense_state(model, optimizers, result)
 
@@ -375,7 +380,7 @@ def _explain(optimizer: torch.optim.Optimizer, error: Exception) -> str:
     if closure is not None and closure.default is closure.empty:
         return (
             "expected an optimizer that steps without a closure, but got"
-            f" {name}: '{error}'"
+            f" {name}: use one that takes gradients alone, as torch.optim.AdamW"
         )
     first = f"{type(error).__name__}: {error}".splitlines()[0]
     return (

@@ -132,6 +132,21 @@ refuse_loss(lambda m, x: (m(x) * torch.searchsorted(torch.arange(3.0), x)).mean(
 # CHECK: expected operations that lower to linalg, but got 'aten.masked_scatter' at {{.*}}invalid.py:[[#]]: use torch.where with values in their places
 refuse_loss(lambda m, x: m(x).masked_scatter(x > 0, x).mean())
 
+# CHECK: expected shapes that do not depend on data, but got ctc_loss at {{.*}}invalid.py:[[#]]: {{.*}}: write its sums over alignments, step by step of time, with torch.logaddexp
+refuse_loss(lambda m, x: nn.functional.ctc_loss(m(x).log_softmax(1)[:, None], torch.ones(1, 1).long(), (2,), (1,)))
+
+# CHECK: expected dense tensors, but got torch.nested.as_nested_tensor at {{.*}}invalid.py:[[#]]: {{.*}}: pad sequences to one length, as torch.nn.utils.rnn.pad_sequence does, and mask what is padded
+refuse_loss(lambda m, x: m(torch.nested.as_nested_tensor([x[:1], x], layout=torch.jagged)).values().mean())
+
+# CHECK: expected dense tensors, but got torch.nested.nested_tensor at {{.*}}: pad
+refuse_loss(lambda m, x: torch.nested.to_padded_tensor(m(torch.nested.nested_tensor([x[:1], x])), 0.0).mean())
+
+# CHECK: expected dense tensors, but got torch.nested.nested_tensor_from_jagged at {{.*}}: pad
+refuse_loss(lambda m, x: m(torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 2]))).values().mean())
+
+# CHECK: expected dense tensors, but got torch.nested.narrow at {{.*}}: pad
+refuse_loss(lambda m, x: torch.nested.narrow(m(x), 1, torch.tensor([0, 1]), torch.tensor([2, 3]), layout=torch.jagged).values().mean())
+
 # CHECK: expected shapes that do not depend on data, but got one_hot without a number of classes at {{.*}}invalid.py:[[#]]: {{.*}}: write F.one_hot(x, num_classes=n)
 refuse_loss(lambda m, x: (m(x) * nn.functional.one_hot(x[:, 0].long())).mean())
 
@@ -292,9 +307,19 @@ refuse_step(lambda model, optimizer, x: model(x))
 # CHECK: expected a step that PyTorch can trace, but got 'TypeError: {{.*}}missing 1 required positional argument{{.*}}'
 refuse_step(lambda model, optimizer, x, y: model(x).mean())
 
-# CHECK: expected an optimizer that steps without a closure, but got LBFGS: '{{.*}}closure{{.*}}'
+# CHECK: expected an optimizer that steps without a closure, but got LBFGS: use one that takes gradients alone, as torch.optim.AdamW
 refuse_loss_step = step_of(lambda model, x: model(x).mean())
 refuse_step(refuse_loss_step, torch.optim.LBFGS)
+
+# CHECK: expected an optimizer that takes dense gradients, but got SparseAdam: use torch.optim.Adam, and leave sparse=True out
+table = Table(sparse=True)
+sparse_rule = torch.optim.SparseAdam(table.parameters())
+refuse(export, sums := step_of(lambda m, x: m.table(x).mean()), table, sparse_rule, torch.ones(2, 3).long())
+
+# Having stepped changes nothing.
+# CHECK: expected an optimizer that takes dense gradients, but got SparseAdam
+sums(table, sparse_rule, torch.ones(2, 3).long())
+refuse(export, sums, table, sparse_rule, torch.ones(2, 3).long())
 
 # CHECK: expected an optimizer of the model's parameters, but got a tensor of shape (4,) in group 0 that the model does not have: make the optimizer of model.parameters()
 refuse_step(refuse_loss_step, lambda p: torch.optim.SGD([nn.Parameter(outside)]))
@@ -338,6 +363,10 @@ refuse(export, given, right, rule, x.numpy())
 
 # CHECK: expected dense tensors, but got 'batch' of layout torch.sparse_coo: call its to_dense()
 refuse(export, given, right, rule, x.to_sparse())
+
+# CHECK-COUNT-2: expected dense tensors, but got 'batch', a nested one: give torch.nested.to_padded_tensor(x, 0.0), and a mask of what is padded
+refuse(export, given, right, rule, torch.nested.as_nested_tensor([x[:1], x]))
+refuse(export, given, right, rule, torch.nested.as_nested_tensor([x[:1], x], layout=torch.jagged))
 
 # CHECK: expected 'batch' of a type that compiled steps hold, but got torch.complex64: they hold torch.float32, {{.*}}
 refuse(export, given, right, rule, x.to(torch.complex64))
