@@ -367,10 +367,11 @@ def _bounds(expected: Sequence[Expected]) -> Iterator[tuple[Expected, Bounds]]:
     """Yields how far each tensor may be from the program's."""
     largest: dict[str, float] = {}
     changes: dict[str, float] = {}
-    for e in expected:
-        largest[e.group] = max(largest.get(e.group, 0.0), e.distance.size)
-        changes[e.group] = max(changes.get(e.group, 0.0), e.distance.change[0])
-    for e in expected:
+    groups = [e.group for e in expected]
+    for e, group in zip(expected, groups):
+        largest[group] = max(largest.get(group, 0.0), e.distance.size)
+        changes[group] = max(changes.get(group, 0.0), e.distance.change[0])
+    for e, group in zip(expected, groups):
         coarsest = e.coarsest or 0.0
         if not e.epsilon:
             count = 1 + 0.05 * e.distance.size if coarsest > 1e-4 else 0.0
@@ -379,11 +380,11 @@ def _bounds(expected: Sequence[Expected]) -> Iterator[tuple[Expected, Bounds]]:
             continue
         share = max(_SHARE, 8 * coarsest)
         # The least that counts beside the largest of its kind.
-        least = 8 * coarsest if e.kind == "result" else 8 * e.epsilon * largest[e.group]
+        least = 8 * coarsest if e.kind == "result" else 8 * e.epsilon * largest[group]
         change = e.distance.change
         every = _TIMES * e.noise[1] + share * change[1] + least
         one = _TIMES * e.noise[0] + max(share, _SHARE_OF_ONE) * change[0] + least
-        yield e, (every, one, one + 4 * changes[e.group] + _TIMES * e.noise[2])
+        yield e, (every, one, one + 4 * changes[group] + _TIMES * e.noise[2])
 
 
 def _difference(expected: Expected, bounds: Bounds) -> tuple[float, Difference | None]:

@@ -31,6 +31,7 @@ class Snapshot:
         self._values = values
         self.names = {*values.buffers, *values.origins, *values._mask_names}
         self._kept: dict[str, Array] = {}
+        self._patterns: dict[str, tuple[int, Pattern, Blocks] | None] = {}
         self._blocks: dict[int, Blocks] = {}
         self._masks: dict[int, Array] = {}
 
@@ -79,6 +80,11 @@ class Snapshot:
 
     def _pattern(self, part: str) -> tuple[int, Pattern, Blocks] | None:
         """Returns the pattern of what lies in blocks, and its place."""
+        if part not in self._patterns:
+            self._patterns[part] = self._find_pattern(part)
+        return self._patterns[part]
+
+    def _find_pattern(self, part: str) -> tuple[int, Pattern, Blocks] | None:
         buffer = self._values.buffers.get(part)
         if buffer is None or buffer.kind != "values" or part in self._values._masks:
             return None
@@ -92,8 +98,12 @@ class Snapshot:
         if part in values._masks:
             return values._read(part).reshape(-1)
         array = values.arrays[part]
-        found = self._pattern(part)
-        return (array[found[2].slot] if found else array).reshape(-1)
+        if found := self._pattern(part):
+            slot = found[2].slot
+            # In their order, as they are until they are updated, without a copy.
+            is_ordered = np.array_equal(slot, np.arange(len(slot)))
+            array = array[: len(slot)] if is_ordered else array[slot]
+        return array.reshape(-1)
 
     def _gather(self, part: str, dense: Array) -> Array:
         if found := self._pattern(part):

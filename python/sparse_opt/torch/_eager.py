@@ -130,7 +130,7 @@ class Eager:
         return {
             **self._parameters,
             **dict(self._model.named_buffers()),
-            **_arguments.unsaved_tensors(self._model),
+            **{n: m.__dict__[key] for n, (m, key) in self.attributes.items()},
         }
 
     def _take(
@@ -400,18 +400,21 @@ class _Work:
             assert before is not None
             numbers = before
         else:
-            numbers = self._stored(name, _numbers(value), place)
+            whole = _numbers(value)
+            numbers = self._stored(name, whole, place)
             if self._call.is_exact:
                 twin = _numbers(self._shadows.of(value.detach()))
                 exact = self._stored(name, twin, place)
-            is_view = np.may_share_memory(numbers, _numbers(value))
-            if is_view and _place(value) in self._borrowed:
+            is_borrowed = _place(value) in self._borrowed
+            if is_borrowed and np.may_share_memory(numbers, whole):
                 numbers = numbers.copy()  # It gets back what it had.
             parameter = self._eager._parameters.get(owner)
             if parameter is not None and parameter.shape == value.shape:
                 entries = self._unsure.get(owner)
 
         def decode(array: Array) -> Array:
+            if array.dtype in (np.float32, np.float64):
+                return array.reshape(-1)
             return _numbers(from_numpy(np.ascontiguousarray(array), dtype))
 
         gradient = None
@@ -539,6 +542,9 @@ def _place(tensor: torch.Tensor) -> int:
 
 def _numbers(tensor: torch.Tensor) -> Array:
     """Returns numbers in one line, of a type that NumPy has."""
+    if _is_plain(tensor):
+        found: Array = tensor.detach().numpy().reshape(-1)
+        return found
     dtype = torch.float32 if tensor.dtype in (torch.bfloat16, torch.float16) else tensor.dtype
     if not dtype.is_floating_point:
         dtype = torch.float64
