@@ -283,15 +283,12 @@ class StepFunction:
     def _state(self, values: Mapping[str, torch.Tensor]) -> _optimizer.State:
         state: _optimizer.State = {}
         owners = self.optimizers.owners()
+        held: dict[str, dict[str, torch.Tensor]] = {}
+        for full, value in values.items():
+            prefix, _, key = full.rpartition(".")
+            held.setdefault(prefix, {})[key] = value
         for p, name in self.names.items():
-            prefix = f"optimizer.{name}."
-            tensors = {
-                key: value
-                for full, value in values.items()
-                if full.startswith(prefix)
-                and "." not in (key := full.removeprefix(prefix))
-            }
-            if tensors:
+            if tensors := held.get(f"optimizer.{name}"):
                 state[name] = {
                     key: _optimizer.as_read(owners[p], values[name], key, value)
                     for key, value in tensors.items()
