@@ -41,6 +41,7 @@ from sparse_opt.torch import (
     _optimizers,
     _private,
     _random,
+    _recording,
 )
 from sparse_opt.torch.rewrites import _bytes, _constants, _decompositions, _orderings
 
@@ -62,7 +63,7 @@ class Capture:
     scheduled: list[_optimizer.Scheduled]  # options that are arguments
     optimizers: _optimizers.Optimizers
     function: _function.StepFunction
-    trace: _graph.Trace  # what the step did when it was traced
+    recording: _recording.Recording  # what the step did when it was traced
 
 
 def capture(
@@ -207,14 +208,13 @@ def _capture(
     arguments = list(function.arguments)  # Those that the step uses, in the end.
     _private.keep_lines_of(train_step)
     with _uncollected(), _ready(function):
-        sites = _random.Sites()
-        with sites:
-            graph = _traced(function.run, arguments)
+        recording = _recording.Recording()
+        with recording:
+            graph = _traced(recording.of(function.run), arguments)
         _graph.erase_profiling(graph)
-        trace = _graph.trace_of(graph)
         bounds, computed = _graph.index_bounds(graph, arguments)
         runs = 2 if function.changes else 1
-        graph = _decomposed(graph, arguments, sites.numbers, runs)
+        graph = _decomposed(graph, arguments, recording.numbers, runs)
     graph.graph.eliminate_dead_code()
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
@@ -245,11 +245,11 @@ def _capture(
         bounds,
         computed,
         known.counters,
-        len(sites.numbers) // runs,
+        len(recording.numbers) // runs,
         known.scheduled,
         known.optimizers,
         function,
-        trace,
+        recording,
     )
 
 
@@ -275,16 +275,16 @@ def require_alike(captured: Capture) -> None:
     before = Outside(captured.function.train_step, known)
     with _effects.nothing_kept():
         function = captured.function.again()
+        recording = _recording.Recording(captured.recording)
         try:
-            with _uncollected(), _ready(function), _random.Sites():
-                graph = _traced(function.run, function.arguments, has_lines=False)
+            with _uncollected(), _ready(function), _private.as_traced(), recording:
+                _run(recording.of(function.run), function.arguments)
         except ExportError as error:
             raise ExportError(
                 "expected a step that does the same each time, but got an error when it is"
                 f" traced again: {error}"
             ) from error
-    _graph.erase_profiling(graph)
-    line = _graph.line_of_difference(captured.trace, _graph.trace_of(graph))
+    line = _recording.place_of_difference(captured.recording.trace, recording.trace)
     after = Outside(function.train_step, known)
     before.require_alike(after, line, "a buffer of the model or a part of the batch")
 
@@ -316,23 +316,20 @@ def _traced(
     function: Callable[..., Any],
     arguments: Sequence[_arguments.Argument],
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
-    has_lines: bool = True,
 ) -> torch.fx.GraphModule:
-    """Traces `function` of the arguments; errors name the user's line, and so do nodes
-    if the trace `has_lines` and does not come from another."""
-    trace = _private.make_fx(
-        function,
-        decomposition_table=decompositions,
-        tracing_mode="real",
-        # The nodes of a second trace have the lines of those that they come from.
-        record_stack_traces=has_lines and decompositions is None,
+    """Traces `function` of the arguments; errors name the user's line."""
+    return _run(
+        lambda *tensors: _private.traced(function, decompositions, tensors), arguments
     )
-    with (
-        torch.fx.traceback.preserve_node_meta(),
-        _private.without_values([a.value for a in arguments]) as tensors,
-    ):
+
+
+def _run(
+    function: Callable[..., T], arguments: Sequence[_arguments.Argument]
+) -> T:
+    """Runs `function` of the arguments without their values; errors name the user's line."""
+    with _private.without_values([a.value for a in arguments]) as tensors:
         try:
-            return trace(*tensors)
+            return function(*tensors)
         except ExportError:
             raise
         except Exception as error:

@@ -10,7 +10,6 @@ that the step may write, then what it returns.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,29 +27,6 @@ def erase_profiling(module: torch.fx.GraphModule) -> None:
     for node in reversed(list(module.graph.nodes)):
         if getattr(node.target, "namespace", "") == "profiler":
             module.graph.erase_node(node)
-
-
-# What an operation is, equal in two traces of one step, and where it comes from.
-Trace = list[tuple[Any, str]]
-
-
-def trace_of(module: torch.fx.GraphModule) -> Trace:
-    """Returns what a graph computes, without the graph."""
-    places = {node: i for i, node in enumerate(module.graph.nodes)}
-    return [
-        (_key(module, node, places), node.stack_trace or "") for node in places
-    ]
-
-
-def line_of_difference(first: Trace, second: Trace) -> str | None:
-    """Returns ` at FILE:LINE` of the first operation that another trace has otherwise, or
-    ``; None if there is none."""
-    for i, (one, other) in enumerate(itertools.zip_longest(first, second)):
-        if one is None or other is None or one[0] != other[0]:
-            # A constant has no line: what it is used in has one.
-            traces = (stack for _, stack in first[i:] or first[-1:])
-            return next(filter(None, map(_nodes.line_of_trace, traces)), "")
-    return None
 
 
 def _key(

@@ -17,22 +17,13 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 def line_of_node(node: torch.fx.Node) -> str:
     """Returns ` at FILE:LINE` for the user's innermost frame, or ``."""
-    return line_of_trace(node.stack_trace or "")
-
-
-def line_of_trace(stack: str) -> str:
-    """Returns ` at FILE:LINE` for the user's innermost frame of a stack, or ``."""
-    place = _place(stack)
+    place = place_of_node(node)
     return f" at {place[0]}:{place[1]}" if place else ""
 
 
 def place_of_node(node: torch.fx.Node) -> tuple[str, int] | None:
     """Returns the user's innermost file and line that made `node`."""
-    return _place(node.stack_trace or "")
-
-
-def _place(stack: str) -> tuple[str, int] | None:
-    for file, line in reversed(_FRAME.findall(stack)):
+    for file, line in reversed(_FRAME.findall(node.stack_trace or "")):
         if is_user_file(file):
             return file, int(line)
     return None

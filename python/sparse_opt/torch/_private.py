@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import torch
@@ -26,8 +28,11 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import distribution as torch_distribution
-from torch.fx import proxy
+from torch.fx import _symbolic_trace, proxy
+from torch.fx import traceback as fx_traceback
+from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import (
+    disable_autocast_cache,
     disable_proxy_modes_tracing,
     make_fx,
 )
@@ -51,13 +56,17 @@ from sparse_opt.torch.rewrites import (
 
 __all__ = [
     "TorchDispatchMode",
+    "as_traced",
     "compiling",
+    "give_place",
+    "has_lines",
     "is_alone",
+    "is_without_values",
     "keep_lines_of",
     "know_mapping",
-    "make_fx",
     "masked_calls",
     "tensors_of",
+    "traced",
     "uncompiled",
     "undispatched",
     "untraced",
@@ -80,6 +89,12 @@ _NEEDED = (
     python_dispatch._disable_current_modes,
     stateless._reparametrize_module,
     proxy._register_stack_trace_anchor,
+    proxy._STACK_TRACE_ANCHORS,
+    proxy_tensor.proxy_call,
+    proxy_tensor._ProxyTensor,
+    fake_tensor.in_kernel_invocation_manager,
+    python_dispatch.autograd_would_have_decomposed,
+    _symbolic_trace._is_fx_tracing_context,
 )
 
 
@@ -321,6 +336,229 @@ def undispatched() -> contextlib.AbstractContextManager[Any]:
 def keep_lines_of(function: Callable[..., Any]) -> None:
     """Makes traced nodes remember lines of `function`, not only of modules."""
     proxy._register_stack_trace_anchor(function)
+
+
+def has_lines(code: CodeType) -> bool:
+    """Returns whether traced nodes remember lines of code."""
+    return (
+        code.co_name == "forward"
+        or (code.co_filename, code.co_name) in proxy._STACK_TRACE_ANCHORS
+    )
+
+
+def give_place(place: tuple[str, int] | None) -> None:
+    """Has the next nodes of a trace come from a file and a line, or from none."""
+    fx_traceback.set_stack_trace(
+        [f'File "{place[0]}", line {place[1]}, in step'] if place else []
+    )
+
+
+def is_without_values(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor is one of a trace, which holds nothing."""
+    return isinstance(tensor, fake_tensor.FakeTensor)
+
+
+def traced(
+    function: Callable[..., Any],
+    decompositions: Mapping[Any, Callable[..., Any]] | None,
+    tensors: Sequence[torch.Tensor],
+) -> torch.fx.GraphModule:
+    """Returns the graph of what a function does to tensors without values.
+
+    It is what `make_fx` makes, but of what that notes of a node only the value and the
+    user's line: the rest takes longer than the operation.
+    """
+    own = proxy_tensor.proxy_call
+    trace = make_fx(
+        function,
+        decomposition_table=decompositions,
+        tracing_mode="real",
+        _disable_torch_fn_metadata_mode=True,
+    )
+    setattr(proxy_tensor, "proxy_call", _NotingLittle(own))
+    try:
+        with fx_traceback.preserve_node_meta():
+            return trace(*tensors)
+    finally:
+        setattr(proxy_tensor, "proxy_call", own)
+
+
+class _NotingLittle:
+    """Adds operations to a graph; what is no operation on traced tensors alone is left to
+    `own`."""
+
+    def __init__(self, own: Callable[..., Any]) -> None:
+        self._own = own
+        # Values hold nothing: those of one form are one.
+        self._values: dict[Any, torch.Tensor | None] = {}
+        self._forms: dict[torch.fx.Node, Any] = {}
+        # The forms of results, by the operation and the forms of its operands.
+        self._results: dict[Any, Any] = {}
+
+    def __call__(
+        self, mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any
+    ) -> Any:
+        tracer, decomposed = mode.tracer, mode.decomposition_table.get(func)
+        if decomposed is not None:
+            with mode:
+                result = decomposed(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if pre_dispatch or _is_looked_at(func):
+            return self._own(mode, func, pre_dispatch, args, kwargs)
+        try:
+            operands, options = _nodes(args, tracer), _nodes(kwargs, tracer)
+        except KeyError:
+            return self._own(mode, func, pre_dispatch, args, kwargs)
+        first = next((a for a in args if isinstance(a, torch.Tensor)), None)
+        if _is_composite(func, None if first is None else first.device):
+            with mode:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        node = tracer.graph.create_node(
+            "call_function", func, operands, options, func.overloadpacket.__name__
+        )
+        node.stack_trace = fx_traceback.get_current_meta().get("stack_trace")
+        result = self._result(func, args, kwargs, operands, options)
+        traced = proxy.Proxy(node, tracer)
+        form = _form(result)
+        if form is None:
+            proxy_tensor.track_tensor_tree(result, traced, constant=None, tracer=tracer)
+            return result
+        if form not in self._values:
+            self._values[form] = proxy_tensor.snapshot_fake(result)
+        node.meta["val"] = self._values[form]
+        self._forms[node] = form
+        tracer.tensor_tracker[result] = proxy_tensor._ProxyTensor(traced, None)
+        return result
+
+    def _result(self, func: Any, args: Any, kwargs: Any, operands: Any, options: Any) -> Any:
+        """Returns what an operation returns: what it did of operands of the same forms."""
+        key = func, self._key(operands), self._key(options), torch.get_default_dtype()
+        if (form := self._results.get(key)) is not None:
+            return made(func, args, form)
+        result = func(*args, **kwargs)
+        if (form := form_of(func, args, result)) is not None:
+            self._results[key] = form
+        return result
+
+    def _key(self, value: Any) -> Any:
+        if isinstance(value, torch.fx.Node):
+            if value not in self._forms:
+                # One that has no form is like itself alone.
+                self._forms[value] = _form(value.meta.get("val")) or id(value)
+            return self._forms[value]
+        if isinstance(value, (list, tuple)):
+            return tuple(map(self._key, value))
+        if isinstance(value, dict):
+            return tuple((key, self._key(item)) for key, item in value.items())
+        return type(value), value
+
+
+def form_of(func: Any, args: Any, result: Any) -> Any:
+    """Returns what `made` makes the result of an operation of; None: it cannot."""
+    form = _form(result) if args and _kind(func) and are_unknown(args) else None
+    is_plain = form is not None and not any(form[5:]) and result.constant is None
+    return form if is_plain else None
+
+
+def made(func: Any, args: Any, form: Any) -> Any:
+    """Returns the result of an operation on tensors without values that are no constants,
+    without what finds out its form."""
+    kind = _kind(func)
+    if kind == "writes":
+        return args[0]
+    shape, stride, offset, dtype, device, *_ = form
+    mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    storage = args[0].untyped_storage() if kind == "views" else None
+    with fake_tensor.in_kernel_invocation_manager(mode):
+        empty = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+        if storage is not None:
+            empty.set_(storage, offset, shape, stride)
+    return fake_tensor.FakeTensor(mode, empty, device)
+
+
+def are_unknown(operands: Any) -> bool:
+    """Returns whether tensors among operands hold nothing, and no value of them is known."""
+    return all(
+        is_without_values(operand) and getattr(operand, "constant") is None
+        for operand in operands
+        if isinstance(operand, torch.Tensor)
+    )
+
+
+def _form(value: Any) -> Any:
+    """Returns all that there is of a tensor without values; None: it is of another kind."""
+    if not isinstance(value, fake_tensor.FakeTensor) or value.layout is not torch.strided:
+        return None
+    return (
+        value.shape, value.stride(), value.storage_offset(), value.dtype, value.device,
+        value.is_conj(), value.is_neg(),
+    )  # fmt: skip
+
+
+@functools.cache
+def _kind(func: Any) -> str:
+    """Returns whether an operation `makes` a tensor, `writes` into its first one, or `views`
+    that, and does nothing else; or ``."""
+    arguments, returns = func._schema.arguments, func._schema.returns
+    if len(returns) != 1 or str(returns[0].type) != "Tensor" or {
+        torch.Tag.dynamic_output_shape, torch.Tag.inplace_view
+    } & set(func.tags):  # fmt: skip
+        return ""
+    aliased = [i for i, a in enumerate(arguments) if a.alias_info is not None]
+    if not aliased and returns[0].alias_info is None:
+        return "makes"
+    if aliased != [0] or returns[0].alias_info is None:
+        return ""
+    return "writes" if arguments[0].alias_info.is_write else "views"
+
+
+@functools.cache
+def _is_looked_at(func: Any) -> bool:
+    """Returns whether a tracer does more than to add an operation to its graph."""
+    names = "is_nonzero", "lift_fresh", "size", "stride", "storage_offset"
+    return (
+        torch.Tag.data_dependent_output in func.tags
+        or func.overloadpacket.__name__ in names
+    )
+
+
+@functools.cache
+def _is_composite(func: Any, device: torch.device | None) -> bool:
+    """Returns whether autograd takes an operation apart, on a device."""
+    tensors = [] if device is None else [torch.empty(0, device=device)]
+    return python_dispatch.autograd_would_have_decomposed(func, tensors)
+
+
+def _nodes(value: Any, tracer: Any) -> Any:
+    """Returns operands as those of a node; `KeyError`: one has another form."""
+    if isinstance(value, torch.Tensor):
+        slot = tracer.tensor_tracker[value]
+        if slot.constant is not None or not are_unknown([value]):
+            raise KeyError
+        return slot.proxy.node
+    if type(value) in (list, tuple):
+        return type(value)([_nodes(item, tracer) for item in value])
+    if type(value) is dict:
+        return {key: _nodes(item, tracer) for key, item in value.items()}
+    if value is None or type(value) in _OPERANDS:
+        return value
+    raise KeyError
+
+
+_OPERANDS = {
+    bool, int, float, complex, str, torch.dtype, torch.device, torch.layout,
+    torch.memory_format,
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def as_traced() -> Iterator[None]:
+    """Runs a step as `make_fx` does, without a graph of it."""
+    with disable_autocast_cache(), _symbolic_trace._is_fx_tracing_context(True):
+        yield
 
 
 @contextlib.contextmanager

@@ -242,22 +242,6 @@ class Numbering:
         return number
 
 
-class Sites(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Numbers the random operations of a trace."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._numbering = Numbering()
-        self.numbers = self._numbering.taken
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if is_random_operation(func):
-            self._numbering.take()
-        return func(*args, **(kwargs or {}))
-
-
 SEEDED = (
     "expected a step that leaves PyTorch's generator alone, but got one that seeds it:"
     " give the compiled step a seed, step(batch, seed=...)"

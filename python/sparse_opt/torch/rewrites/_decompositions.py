@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.fx import traceback
 from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 
 from sparse_opt.torch.rewrites import _elementwise, _orderings, _windows
@@ -38,7 +39,13 @@ def table() -> Mapping[Any, Callable[..., Any]]:
 
 
 class Gradients(torch.fx.Interpreter):
-    """Runs a graph, with backward operations as gradients of what they belong to."""
+    """Runs a graph, with backward operations as gradients of what they belong to, and the
+    line of each node kept."""
+
+    def run_node(self, node: torch.fx.Node) -> Any:
+        traceback.set_stack_trace([node.stack_trace or ""])
+        args, kwargs = self.fetch_args_kwargs_from_env(node)
+        return getattr(self, node.op)(node.target, args, kwargs)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         own = _windows.GRADIENTS.get(target)
