@@ -278,7 +278,8 @@ def _group_of(
 
 def _by_slots(weight: torch.nn.Parameter, state: Mapping[str, Any]) -> dict[str, Tensor]:
     """Returns what an optimizer keeps of each slot of a weight, of this process's slots."""
-    return {key: _sharded.local(value) for key, value in state.items() if is_by_slots(weight, value)}
+    found = ((key, value) for key, value in state.items() if is_by_slots(weight, value))
+    return {key: _sharded.local(value) for key, value in found}
 
 
 def is_by_slots(weight: Tensor, value: Any) -> bool:

@@ -353,6 +353,9 @@ def stepped(parts, joined):
 (one, ages), (two, ages2) = stepped(several(), True), stepped(several(), False)
 assert all((a.weight - b.weight).abs().max() < 1e-6 and torch.equal(a.pattern, b.pattern) for a, b in zip(one, two))
 assert str(ages.state_dict()) == str(ages2.state_dict()) and len(ages.state_dict()["new_blocks"]["blocks"]["1.weight"]) > 1
+for cohorts in ages.state_dict()["new_blocks"]["blocks"].values():
+    slots = torch.cat([cohort["slots"] for cohort in cohorts])
+    assert len(slots.unique()) == len(slots)
 print("several weights")  # CHECK: several weights
 
 # Slots that lost their block keep nothing, and where no other block is left state begins anew.
