@@ -74,12 +74,14 @@ def of_shape(made: Compilation, export: str) -> Path:
     kept on disk."""
     # The first shape begins; the values that a program has had since make no other library.
     export = re.sub(r'bsr\.init = "[^"]*"(, )?', "", export)
+    # Nor do lines: of what JAX has traced before, they are those of the first time.
+    key = re.sub(r"^#loc.*\n| loc\(#loc\d*\)", "", export, flags=re.MULTILINE)
     marks, options = made.marks_of(export), made.options
     flags = [*(f"--mark={mark}" for mark in marks), *options]
     with warnings.catch_warnings():
         # What is split here was split there.
         warnings.filterwarnings("ignore", ".*becomes matrices with patterns")
-        return cache.library(export, flags, lambda path: run(export, path, marks, options))
+        return cache.library(key, flags, lambda path: run(export, path, marks, options))
 
 
 def run_once(

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 SOURCES = ["include", "lib", "ptx", "runtime", "support", "tools"]
-TESTS = ["runtime/check", "test", "unittests"]
+TESTS = ["ptx/check", "runtime/check", "test", "unittests"]
 # What no test leads to, with the reason.
 UNTESTED = {
     "a sum to be read where t": "no plan that is known leads there; without it, a zero would stand for the sum",
@@ -81,7 +81,7 @@ def main():
     for folder in SOURCES:
         for path in sorted((root / folder).rglob("*")):
             name = str(path.relative_to(root))
-            if path.suffix not in (".c", ".cpp", ".h", ".td") or name.startswith(("runtime/check/", "ptx/FakeDriver/")):  # of tests
+            if path.suffix not in (".c", ".cpp", ".h", ".td") or name.startswith(("runtime/check/", "ptx/check/", "ptx/FakeDriver/")):  # of tests
                 continue
             for line, parts in messages(path.read_text()):
                 piece = longest(parts)[:COUNT]

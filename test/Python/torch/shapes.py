@@ -332,7 +332,7 @@ refuse(step, x[:3])
 refuse(step, x[:5])
 # As if the shape made the compiler leave a weight dense, or take other blocks.
 made = step._compilation
-for marks in ((), (MARK[0].replace("4x4", "8x8"),)):
+for marks in ((), (dataclasses.replace(made.marks[0], block=8),)):
     # CHECK: expected '0.weight' of 4x4x4 f32, as the source has it, but got '0.weight' of 16x8 f32: the step for 'batch' [2, 8] has to have
     # CHECK: expected the pattern of '0.weight', 16x8 in blocks of 4x4 with 4 slots, as the source has it, but got that of '0.weight', 16x8 in blocks of 8x8 with 1 slots: the step for
     step._compilation = dataclasses.replace(made, marks=marks)

@@ -234,7 +234,7 @@ def BSRDivideStep : Pass<"bsr-divide-step", "ModuleOp"> {
     }
     ```
 
-    After, with `max-calls=2`:
+    After, by `--bsr-divide-step=max-calls=2`:
 
     ```mlir
     llvm.func @kernel(!llvm.ptr)
