@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# signals.py FOLDER SIGNAL... COMMAND: starts the run COMMAND, which writes FOLDER, sends it the signals, a
-# number of seconds between two of them where that stands there, and prints how it ended. "RANK:SIGNAL"
-# goes to the process of that rank.
+# signals.py FOLDER SIGNAL... -- COMMAND: starts the run COMMAND, which writes FOLDER, sends it the signals
+# and prints how it ended. "RANK:SIGNAL" goes to the process of that rank. Between signals, a number waits for
+# that many seconds, and a path until that file is there.
 
 import os
 import signal
@@ -47,13 +47,21 @@ folder, words = Path(sys.argv[1]), sys.argv[2:]
 command = words[words.index("--") + 1:]
 job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 metrics = [folder / "metrics.jsonl", folder / "stage-0" / "metrics.jsonl"]
-while not any(path.exists() and path.read_bytes().count(b"\n") > STEPS for path in metrics):
-    assert job.poll() is None, job.stderr.read()
-    time.sleep(0.01)
+
+
+def wait(condition):
+    while not condition():
+        assert job.poll() is None, job.stderr.read()
+        time.sleep(0.01)
+
+
+wait(lambda: any(path.exists() and path.read_bytes().count(b"\n") > STEPS for path in metrics))
 for word in words[:words.index("--")]:
     rank, _, name = word.rpartition(":")
     if name.replace(".", "").isdigit():
         time.sleep(float(name))
+    elif "/" in name:
+        wait(Path(name).exists)
     else:
         os.kill(process_of(job.pid, rank) if rank else job.pid, signal.Signals[f"SIG{name}"])
 _, errors = job.communicate(timeout=60)

@@ -11,14 +11,14 @@
 // several processes, which takes means of all that differs (RUNS_ALONE: of all
 // but bias; PRUNES_ALONE: of all but weight, whose blocks grow with the batch),
 // or stage STAGE of two, each of which learns all. With STUCK_AT that step
-// never ends.
+// writes the file STUCK_FILE and never ends.
 
 #include "bsr/step.h"
 #include <math.h>
+#include <stdio.h>
 #include <unistd.h>
 #ifdef PRINTS_BLOCKTIME
 #include <omp.h>
-#include <stdio.h>
 #endif
 
 #ifndef IDS_NAME
@@ -146,6 +146,8 @@ int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
   fprintf(stderr, "threads spin for %d\n", kmp_get_blocktime());
 #endif
 #ifdef STUCK_AT
+  if (step >= STUCK_AT)
+    fclose(fopen(STUCK_FILE, "w"));
   while (step >= STUCK_AT)
     pause();
 #endif
