@@ -177,8 +177,37 @@ void Propagation::notifyOperationErased(Operation *op) {
   rewritten.erase(op);
   products.erase(op);
   intervals.erase(op);
-  for (Value result : op->getResults())
+  for (Value result : op->getResults()) {
     uniforms.erase(result);
+    // A scalar that is gone; its tensors are no longer known to be uniform.
+    for (Value tensor : takeTensors(result))
+      uniforms.erase(tensor);
+  }
+}
+
+void Propagation::notifyOperationReplaced(Operation *op,
+                                          ValueRange replacement) {
+  for (auto [result, scalar] : llvm::zip_equal(op->getResults(), replacement))
+    for (Value tensor : takeTensors(result))
+      setUniform(tensor, scalar);
+}
+
+void Propagation::setUniform(Value tensor, Value scalar) {
+  uniforms[tensor] = scalar;
+  tensorsOf[scalar].push_back(tensor);
+}
+
+SmallVector<Value> Propagation::takeTensors(Value scalar) {
+  auto found = tensorsOf.find(scalar);
+  if (found == tensorsOf.end())
+    return {};
+  // Some may be gone since, or have another scalar.
+  SmallVector<Value> tensors =
+      llvm::filter_to_vector(found->second, [&](Value tensor) {
+        return uniforms.lookup(tensor) == scalar;
+      });
+  tensorsOf.erase(found);
+  return tensors;
 }
 
 Value Propagation::getUniform(Value value) const {
@@ -217,18 +246,19 @@ void Propagation::findUniform(Operation *op) {
   DenseElementsAttr constant;
   if (matchPattern(op, m_Constant(&constant))) {
     if (constant.isSplat())
-      uniforms[op->getResult(0)] = arith::ConstantOp::create(
-          rewriter, loc, constant.resizeSplat(scalarType));
+      setUniform(op->getResult(0),
+                 arith::ConstantOp::create(rewriter, loc,
+                                           constant.resizeSplat(scalarType)));
     return;
   }
   if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
     if (Value scalar = getUniform(op->getOperand(0)))
-      uniforms[op->getResult(0)] = scalar;
+      setUniform(op->getResult(0), scalar);
     return;
   }
   if (auto splat = dyn_cast<tensor::SplatOp>(op)) {
-    uniforms[splat] = tensor::FromElementsOp::create(rewriter, loc, scalarType,
-                                                     splat.getInput());
+    setUniform(splat, tensor::FromElementsOp::create(rewriter, loc, scalarType,
+                                                     splat.getInput()));
     return;
   }
   if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
@@ -242,9 +272,10 @@ void Propagation::findUniform(Operation *op) {
     }
   }
   if (type.getNumElements() == 1 && !isa<ToDenseOp>(op))
-    uniforms[op->getResult(0)] = tensor::CollapseShapeOp::create(
-        rewriter, loc, scalarType, op->getResult(0),
-        ArrayRef<ReassociationIndices>());
+    setUniform(op->getResult(0),
+               tensor::CollapseShapeOp::create(
+                   rewriter, loc, scalarType, op->getResult(0),
+                   ArrayRef<ReassociationIndices>()));
 }
 
 /// Replaces the results of `op`, tensors of rank 0, that are constants by them.
@@ -270,7 +301,7 @@ void Propagation::findUniformResults(linalg::LinalgOp op, ValueRange inputs) {
   SmallVector<Value> computed;
   for (auto [index, yielded] :
        llvm::enumerate(op.getBlock()->getTerminator()->getOperands())) {
-    Value &scalar = uniforms[op->getResult(index)];
+    Value scalar;
     auto argument = dyn_cast<BlockArgument>(yielded);
     if (argument && argument.getOwner() == op.getBlock()) {
       scalar = inputs[argument.getArgNumber()];
@@ -286,6 +317,7 @@ void Propagation::findUniformResults(linalg::LinalgOp op, ValueRange inputs) {
         computed = rebuildElementWise(rewriter, op, inputs, {});
       scalar = computed[index];
     }
+    setUniform(op->getResult(index), scalar);
   }
 }
 
@@ -295,8 +327,10 @@ bool Propagation::isZero(Value value) const {
 }
 
 void Propagation::eraseDead(Operation *root, bool isLast) {
-  if (isLast)
+  if (isLast) {
     uniforms.clear();
+    tensorsOf.clear();
+  }
   // A later round may need the scalar of what is still there.
   DenseSet<Operation *> scalars;
   for (auto [value, scalar] : uniforms)

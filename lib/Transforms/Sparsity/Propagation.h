@@ -80,6 +80,8 @@ private:
   /// Whether to apply rules to `op`, which is asked for each operation once.
   bool isRewritten(Operation *op);
   void notifyOperationErased(Operation *op) override;
+  using RewriterBase::Listener::notifyOperationReplaced;
+  void notifyOperationReplaced(Operation *op, ValueRange replacement) override;
 
   /// The one value that all entries of `value` have, a scalar or a tensor of
   /// rank 0, or null.
@@ -87,6 +89,9 @@ private:
   /// The one value that all stored entries of `dense` have, a matrix of
   /// `pattern` or its transpose, or null.
   Value getStored(Value dense, Value pattern, bool transpose) const;
+  void setUniform(Value tensor, Value scalar);
+  /// The tensors whose scalar is `scalar`; forgets that it is theirs.
+  SmallVector<Value> takeTensors(Value scalar);
   void findUniform(Operation *op);
   void foldScalars(Operation *op);
   void findUniformResults(linalg::LinalgOp op, ValueRange inputs);
@@ -130,7 +135,8 @@ private:
   bool pushTranspose(linalg::LinalgOp op);
 
   IRRewriter rewriter;
-  DenseMap<Value, Value> uniforms;
+  DenseMap<Value, Value> uniforms;               // a tensor to its scalar
+  DenseMap<Value, SmallVector<Value>> tensorsOf; // and a scalar to those
   /// Rules are equalities: what was computed before one holds after it.
   Intervals intervals;
   DenseMap<Operation *, bool> rewritten;

@@ -353,10 +353,11 @@ bool Propagation::pushElementWise(linalg::LinalgOp op) {
       auto type = cast<RankedTensorType>(value.getType());
       value = arith::ConstantOp::create(rewriter, op.getLoc(),
                                         DenseElementsAttr::get(type, constant));
-      uniforms[value] = arith::ConstantOp::create(
-          rewriter, op.getLoc(),
-          DenseElementsAttr::get(RankedTensorType::get({}, yielded.getType()),
-                                 constant));
+      setUniform(value, arith::ConstantOp::create(
+                            rewriter, op.getLoc(),
+                            DenseElementsAttr::get(
+                                RankedTensorType::get({}, yielded.getType()),
+                                constant)));
     }
   SmallVector<Value> results;
   for (auto [result, stored, background] :
