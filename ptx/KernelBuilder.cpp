@@ -274,4 +274,5 @@ void KernelBuilder::finish(int line) {
     for (uint32_t i = 0; i < insn.numDefs; ++i)
       if (kernel.accumulators[kernel.slots[insn.defs + i]])
         insn.flags |= WritesAccumulator;
+  orderLanes(kernel);
 }

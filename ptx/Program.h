@@ -38,6 +38,7 @@ struct Insn {
   Class kind = Class::Other;
   uint8_t narrow = 0;  ///< bit i: `op[i]` is an address of 32 bits
   uint32_t target = 0; ///< of a branch
+  uint32_t order = 0;  ///< of parted lanes, the lowest runs
   int32_t members =
       -1; ///< the slot of a member mask, or allLanes, or notExited
   int64_t imm = 0, imm2 = 0;
@@ -123,6 +124,9 @@ struct Kernel {
   unsigned globalShift = 2, sharedShift = 2; ///< granules of the race checks
   bool globalAtomics = false;
 };
+
+/// Sets `Insn::order` of all instructions.
+void orderLanes(Kernel &kernel);
 
 /// A variable of .global or .const.
 struct Variable {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The loop over instructions, and how lanes part and meet: groups of lanes with
-// one place each; the group with the lowest place runs, and groups at the same
-// place are one.
+// one place each; the group whose place is first (LaneOrder.cpp) runs, and
+// groups at the same place are one.
 
 #include "Machine.h"
 #include <algorithm>
@@ -75,8 +75,11 @@ int Warp::pick() {
   uint64_t version = block->cluster->version;
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group &group = groups[i];
+    auto order = [&](const Group &group) {
+      return kernel->code[group.pc].order;
+    };
     if (!group.waits && group.polled != version &&
-        (best < 0 || group.pc < groups[best].pc))
+        (best < 0 || order(group) < order(groups[size_t(best)])))
       best = int(i);
   }
   return best;
