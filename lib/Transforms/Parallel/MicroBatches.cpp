@@ -106,6 +106,9 @@ LogicalResult Repeater::classify() {
     });
     auto receive = dyn_cast<ReceiveOp>(op);
     if (auto reduction = dyn_cast<AllReduceOp>(op)) {
+      if (!reduction.getResult())
+        return op.emitError("expected means of tensors, but got one of ")
+               << reduction.getData().getType();
       if (differs)
         reductions.push_back(reduction);
       differs = false;

@@ -115,3 +115,11 @@ func.func @back(%a: tensor<f32> {bsr.name = "a", bsr.role = "lr"}) -> (tensor<f3
   %y = bsr.receive from 2 once -> tensor<f32>
   return %y : tensor<f32>
 }
+
+// -----
+
+func.func @buffers(%x: memref<4xf32> {bsr.name = "x", bsr.role = "batch"}) {
+  // expected-error @below {{expected means of tensors, but got one of 'memref<4xf32>'}}
+  bsr.all_reduce %x : memref<4xf32>
+  return
+}
