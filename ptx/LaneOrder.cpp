@@ -147,19 +147,28 @@ std::vector<LaneOrder::Blocks> LaneOrder::findComponents(const Blocks &loop) {
 }
 
 void LaneOrder::assign() {
-  std::vector<Blocks> open(1);
+  // Deeper loops are ordered as they are found, so that this stays linear.
+  constexpr unsigned maxDepth = 64;
+  struct Loop {
+    Blocks blocks;
+    unsigned depth;
+  };
+  std::vector<Loop> open(1, {{}, 0});
   for (uint32_t block = 0; block != blocks.size(); ++block)
-    open[0].push_back(block);
+    open[0].blocks.push_back(block);
   uint32_t order = 0;
   while (!open.empty()) {
-    Blocks loop = std::move(open.back());
+    Loop loop = std::move(open.back());
     open.pop_back();
-    const BasicBlock &header = blocks[loop.front()];
-    for (uint32_t index = header.begin; index != header.end; ++index)
-      kernel.code[index].order = order++;
-    if (loop.size() > 1)
-      for (Blocks &component : findComponents(loop))
-        open.push_back(std::move(component));
+    size_t numPlaced = loop.depth == maxDepth ? loop.blocks.size() : 1;
+    for (size_t i = 0; i != numPlaced; ++i) {
+      const BasicBlock &block = blocks[loop.blocks[i]];
+      for (uint32_t index = block.begin; index != block.end; ++index)
+        kernel.code[index].order = order++;
+    }
+    if (loop.blocks.size() > numPlaced)
+      for (Blocks &component : findComponents(loop.blocks))
+        open.push_back({std::move(component), loop.depth + 1});
   }
 }
 
