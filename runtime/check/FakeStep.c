@@ -80,7 +80,7 @@ int32_t bsr_step_run_scores(bsr_context *context, void *const *buffers,
 
 // The step's own timer, one more, and the time between runs.
 int64_t bsr_step_timers[3][2];
-int64_t bsr_step_laps[1 + BSR_STEP_LAPS][2];
+int64_t bsr_step_trace_events[1 + BSR_STEP_TRACE_EVENTS][2];
 
 int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
   int32_t status = bsr_check_context(context, CONTEXT_VERSION, DEVICE);
@@ -109,9 +109,10 @@ int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
   for (int i = 0; i < 2; ++i) {
     bsr_step_timers[i][0] += 1000 << i;
     bsr_step_timers[i][1] += 1 + i;
-    int64_t *lap = bsr_step_laps[1 + bsr_step_laps[0][0]++ % BSR_STEP_LAPS];
-    lap[0] = i;
-    lap[1] = bsr_step_laps[0][0] * 10;
+    int64_t *event = bsr_step_trace_events[1 + bsr_step_trace_events[0][0]++ %
+                                                   BSR_STEP_TRACE_EVENTS];
+    event[0] = i;
+    event[1] = bsr_step_trace_events[0][0] * 10;
   }
   return STATUS;
 }

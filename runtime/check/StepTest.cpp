@@ -78,39 +78,42 @@ static Step loadTimed() {
   return load(manifest);
 }
 
-TEST(StepTest, KeepsItsLastLaps) {
+TEST(StepTest, KeepsItsLastTraceEvents) {
   Step step = loadTimed();
   Session session = start(step);
   int64_t before, count;
-  ASSERT_TRUE(succeeds(bsr_step_read_laps(step.get(), 0, nullptr, 0, &before)));
-  ASSERT_TRUE(succeeds(bsr_session_run(session.get())));
-  bsr_lap laps[4] = {{7, 7}, {7, 7}, {7, 7}, {7, 7}};
   ASSERT_TRUE(
-      succeeds(bsr_step_read_laps(step.get(), before, laps, 4, &count)));
+      succeeds(bsr_step_read_trace_events(step.get(), 0, nullptr, 0, &before)));
+  ASSERT_TRUE(succeeds(bsr_session_run(session.get())));
+  bsr_trace_event events[4] = {{7, 7}, {7, 7}, {7, 7}, {7, 7}};
+  ASSERT_TRUE(succeeds(
+      bsr_step_read_trace_events(step.get(), before, events, 4, &count)));
   ASSERT_EQ(count, before + 2);
   for (int64_t i = 0; i < 2; ++i) {
-    ASSERT_EQ(laps[i].timer, i);
-    ASSERT_EQ(laps[i].ended, (before + i + 1) * 10);
+    ASSERT_EQ(events[i].timer, i);
+    ASSERT_EQ(events[i].ended, (before + i + 1) * 10);
   }
-  ASSERT_EQ(laps[2].timer, int64_t(7));
+  ASSERT_EQ(events[2].timer, int64_t(7));
   // The room is used again and again.
-  for (int64_t i = 0; i < BSR_STEP_LAPS / 2; ++i)
+  for (int64_t i = 0; i < BSR_STEP_TRACE_EVENTS / 2; ++i)
     ASSERT_TRUE(succeeds(bsr_session_run(session.get())));
-  ASSERT_TRUE(succeeds(bsr_step_read_laps(step.get(), 0, nullptr, 0, &count)));
   ASSERT_TRUE(
-      succeeds(bsr_step_read_laps(step.get(), count - 2, laps, 1, &count)));
-  ASSERT_EQ(laps[0].timer, int64_t(0));
-  ASSERT_EQ(laps[0].ended, (count - 1) * 10);
-  ASSERT_TRUE(fails(bsr_step_read_laps(step.get(), before, laps, 4, &count),
-                    BSR_INVALID_ARGUMENT,
-                    "expected one of the last 65536 of " +
-                        std::to_string(count) + " laps, but got " +
-                        std::to_string(before)));
+      succeeds(bsr_step_read_trace_events(step.get(), 0, nullptr, 0, &count)));
+  ASSERT_TRUE(succeeds(
+      bsr_step_read_trace_events(step.get(), count - 2, events, 1, &count)));
+  ASSERT_EQ(events[0].timer, int64_t(0));
+  ASSERT_EQ(events[0].ended, (count - 1) * 10);
+  ASSERT_TRUE(
+      fails(bsr_step_read_trace_events(step.get(), before, events, 4, &count),
+            BSR_INVALID_ARGUMENT,
+            "expected one of the last 65536 of " + std::to_string(count) +
+                " trace events, but got " + std::to_string(before)));
   Step plain = loadFake();
-  ASSERT_TRUE(fails(bsr_step_read_laps(plain.get(), 0, laps, 4, &count),
-                    BSR_INVALID_ARGUMENT,
-                    "expected a step for processors that was compiled with "
-                    "--timers, but got 'fake'"));
+  ASSERT_TRUE(
+      fails(bsr_step_read_trace_events(plain.get(), 0, events, 4, &count),
+            BSR_INVALID_ARGUMENT,
+            "expected a step for processors that was compiled with "
+            "--timers, but got 'fake'"));
 }
 
 TEST(StepTest, TimersAreWhatTheStepMeasured) {

@@ -143,7 +143,8 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
     void *timers = manifest.timers.empty()
                        ? nullptr
                        : findSymbol(library.get(), "bsr_step_timers", path);
-    void *laps = timers ? dlsym(library.get(), "bsr_step_laps") : nullptr;
+    void *events =
+        timers ? dlsym(library.get(), "bsr_step_trace_events") : nullptr;
     void *runScores =
         manifest.scoreNorm.empty() || isForGPU
             ? nullptr
@@ -153,8 +154,8 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
         reinterpret_cast<bsr_step::Run *>(run),
         reinterpret_cast<bsr_step::Run *>(runScores),
         static_cast<int64_t(*)[2]>(timers),
-        static_cast<const int64_t(*)[2]>(laps), static_cast<const char *>(ptx),
-        cubin, std::move(library)});
+        static_cast<const int64_t(*)[2]>(events),
+        static_cast<const char *>(ptx), cubin, std::move(library)});
     *step = made.get();
     made->self = std::move(made);
     ++loaded;
@@ -250,25 +251,27 @@ void bsr_step_reset_timers(const bsr_step *step) {
     step->timers[i][0] = step->timers[i][1] = 0;
 }
 
-bsr_status bsr_step_read_laps(const bsr_step *step, int64_t first,
-                              bsr_lap *laps, int64_t most, int64_t *count) {
+bsr_status bsr_step_read_trace_events(const bsr_step *step, int64_t first,
+                                      bsr_trace_event *events, int64_t most,
+                                      int64_t *count) {
   return guarded([&] {
     requireArgument(step, "step");
     requireArgument(count, "count");
-    if (!step->laps)
+    if (!step->events)
       fail(BSR_INVALID_ARGUMENT,
            "expected a step for processors that was "
            "compiled with --timers, but got '",
            step->manifest.name, "'");
-    *count = step->laps[0][0];
-    if (!laps)
+    *count = step->events[0][0];
+    if (!events)
       return;
-    if (first < 0 || first > *count || *count - first > BSR_STEP_LAPS)
-      fail(BSR_INVALID_ARGUMENT, "expected one of the last ", BSR_STEP_LAPS,
-           " of ", *count, " laps, but got ", first);
+    if (first < 0 || first > *count || *count - first > BSR_STEP_TRACE_EVENTS)
+      fail(BSR_INVALID_ARGUMENT, "expected one of the last ",
+           BSR_STEP_TRACE_EVENTS, " of ", *count, " trace events, but got ",
+           first);
     for (int64_t i = first; i < std::min(*count, first + most); ++i) {
-      auto &lap = step->laps[1 + i % BSR_STEP_LAPS];
-      laps[i - first] = {lap[0], lap[1]};
+      auto &event = step->events[1 + i % BSR_STEP_TRACE_EVENTS];
+      events[i - first] = {event[0], event[1]};
     }
   });
 }

@@ -34,8 +34,8 @@ struct bsr_step {
   Run *runScores;
   /// Of each timer, nanoseconds and launches; null if there are none.
   int64_t (*timers)[2];
-  /// bsr_step_laps; null if there are none.
-  const int64_t (*laps)[2];
+  /// bsr_step_trace_events; null if there are none.
+  const int64_t (*events)[2];
   /// The kernels of a step for a GPU, which has no `run`; or null.
   const char *ptx;
   const void *cubin; // their machine code for the manifest's chip; or null

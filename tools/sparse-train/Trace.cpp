@@ -21,7 +21,7 @@ static void check(bsr_status status) {
 
 Trace::Trace(const Session &session, const Ranks &ranks)
     : step(session.step()), ranks(ranks) {
-  check(bsr_step_read_laps(step, 0, nullptr, 0, &laps));
+  check(bsr_step_read_trace_events(step, 0, nullptr, 0, &numRead));
   ranks.trace();
   auto name = [&](const char *what, int64_t row, const std::string &text) {
     events.push_back({{"name", what},
@@ -50,10 +50,11 @@ void Trace::addSpan(int64_t row, const std::string &name,
 
 void Trace::add() {
   int64_t count, timers = bsr_step_num_timers(step);
-  check(bsr_step_read_laps(step, 0, nullptr, 0, &count));
-  std::vector<bsr_lap> all(size_t(count - laps));
-  check(bsr_step_read_laps(step, laps, all.data(), count - laps, &count));
-  laps = count;
+  check(bsr_step_read_trace_events(step, 0, nullptr, 0, &count));
+  std::vector<bsr_trace_event> all(size_t(count - numRead));
+  check(bsr_step_read_trace_events(step, numRead, all.data(), count - numRead,
+                                   &count));
+  numRead = count;
   for (size_t i = 1; i < all.size(); ++i) {
     // What is between two runs is none of the step's.
     if (all[i].timer == timers)

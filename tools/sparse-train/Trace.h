@@ -38,7 +38,7 @@ private:
 
   const bsr_step *step;
   const Ranks &ranks;
-  int64_t laps = 0; // that were added
+  int64_t numRead = 0; // events of the step that were added
   nlohmann::ordered_json events = nlohmann::ordered_json::array();
 };
 

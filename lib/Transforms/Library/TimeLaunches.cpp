@@ -71,23 +71,23 @@ struct TimeLaunches : bsr::impl::BSRTimeLaunchesBase<TimeLaunches> {
     getTimer(step->getName(), "other");
     if (!getTarget(module).getLaunchChip().empty())
       return listLaunches(*step, symbols);
-    SmallVector<std::pair<Operation *, unsigned>> laps;
+    SmallVector<std::pair<Operation *, unsigned>> events;
     step->walk([&](Operation *op) {
       if (std::optional<unsigned> timer = getTimer(op, symbols))
-        laps.emplace_back(op, *timer);
+        events.emplace_back(op, *timer);
     });
-    func::FuncOp lap = emitLap(b, step->getLoc());
-    symbols.insert(lap);
+    func::FuncOp event = emitTraceEvent(b, step->getLoc());
+    symbols.insert(event);
 
     auto emitCall = [&](unsigned timer) {
       Value number = arith::ConstantIndexOp::create(b, step->getLoc(), timer);
-      func::CallOp::create(b, step->getLoc(), lap, number);
+      func::CallOp::create(b, step->getLoc(), event, number);
     };
-    // The first lap of a run ends in the time since the last run: it counts for
-    // a timer of its own, behind those that are listed.
+    // The first event of a run ends in the time since the last run: it counts
+    // for a timer of its own, behind those that are listed.
     b.setInsertionPointToStart(&step->front());
     emitCall(timers.size());
-    for (auto [op, timer] : laps) {
+    for (auto [op, timer] : events) {
       b.setInsertionPointAfter(op);
       emitCall(timer);
     }
@@ -156,9 +156,9 @@ private:
   }
 
   /// Writes the table, one row of nanoseconds and launches a timer, the list of
-  /// the last laps, and the function that adds the time since its last call to
-  /// row `timer`, and a lap to the list.
-  func::FuncOp emitLap(OpBuilder &b, Location loc) {
+  /// the last events, and the function that adds the time since its last call
+  /// to row `timer`, and an event to the list.
+  func::FuncOp emitTraceEvent(OpBuilder &b, Location loc) {
     Type i64 = b.getI64Type(), i32 = b.getI32Type();
     auto addGlobal = [&](StringRef name, ArrayRef<int64_t> shape,
                          StringRef visibility) {
@@ -173,16 +173,17 @@ private:
     b.setInsertionPointToStart(getOperation().getBody());
     auto table =
         addGlobal("bsr_step_timers", {int64_t(timers.size()) + 1, 2}, "public");
-    auto laps = addGlobal("bsr_step_laps", {BSR_STEP_LAPS + 1, 2}, "public");
-    auto time = addGlobal("bsr_lap_time", {2}, "private");
-    auto last = addGlobal("bsr_lap_last", {}, "private");
+    auto events = addGlobal("bsr_step_trace_events",
+                            {BSR_STEP_TRACE_EVENTS + 1, 2}, "public");
+    auto time = addGlobal("bsr_trace_time", {2}, "private");
+    auto last = addGlobal("bsr_trace_last", {}, "private");
     auto clock = func::FuncOp::create(b, loc, "clock_gettime",
                                       b.getFunctionType({i32, time}, i32));
     clock.setPrivate();
-    auto lap = func::FuncOp::create(b, loc, "bsr_lap",
-                                    b.getFunctionType(b.getIndexType(), {}));
-    lap.setPrivate();
-    b.setInsertionPointToStart(lap.addEntryBlock());
+    auto event = func::FuncOp::create(b, loc, "bsr_trace_event",
+                                      b.getFunctionType(b.getIndexType(), {}));
+    event.setPrivate();
+    b.setInsertionPointToStart(event.addEntryBlock());
 
     auto constant = [&](Type type, int64_t value) -> Value {
       return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, value));
@@ -191,7 +192,7 @@ private:
       return arith::ConstantIndexOp::create(b, loc, value);
     };
     Value timeBuffer =
-        memref::GetGlobalOp::create(b, loc, time, "bsr_lap_time");
+        memref::GetGlobalOp::create(b, loc, time, "bsr_trace_time");
     func::CallOp::create(b, loc, clock,
                          ValueRange{constant(i32, monotonicClock), timeBuffer});
     auto load = [&](Value buffer, ValueRange at) -> Value {
@@ -202,13 +203,13 @@ private:
     Value now =
         arith::AddIOp::create(b, loc, seconds, load(timeBuffer, index(1)));
     Value lastBuffer =
-        memref::GetGlobalOp::create(b, loc, last, "bsr_lap_last");
+        memref::GetGlobalOp::create(b, loc, last, "bsr_trace_last");
     Value elapsed =
         arith::SubIOp::create(b, loc, now, load(lastBuffer, ValueRange()));
     memref::StoreOp::create(b, loc, now, lastBuffer, ValueRange());
     Value tableBuffer =
         memref::GetGlobalOp::create(b, loc, table, "bsr_step_timers");
-    Value row = lap.getArgument(0);
+    Value row = event.getArgument(0);
     Value sums[] = {elapsed, constant(i64, 1)};
     for (auto [column, more] : llvm::enumerate(sums)) {
       Value at[] = {row, index(column)};
@@ -217,24 +218,24 @@ private:
     }
 
     // The last ones one by one, behind a row that counts them.
-    static_assert(llvm::isPowerOf2_64(BSR_STEP_LAPS));
-    Value lapsBuffer =
-        memref::GetGlobalOp::create(b, loc, laps, "bsr_step_laps");
+    static_assert(llvm::isPowerOf2_64(BSR_STEP_TRACE_EVENTS));
+    Value eventsBuffer =
+        memref::GetGlobalOp::create(b, loc, events, "bsr_step_trace_events");
     Value count[] = {index(0), index(0)};
-    Value number = load(lapsBuffer, count);
-    Value place =
-        arith::AndIOp::create(b, loc, number, constant(i64, BSR_STEP_LAPS - 1));
+    Value number = load(eventsBuffer, count);
+    Value place = arith::AndIOp::create(
+        b, loc, number, constant(i64, BSR_STEP_TRACE_EVENTS - 1));
     place = arith::IndexCastOp::create(b, loc, b.getIndexType(), place);
     place = arith::AddIOp::create(b, loc, place, index(1));
     Value kept[] = {arith::IndexCastOp::create(b, loc, i64, row), now};
     for (auto [column, value] : llvm::enumerate(kept)) {
       Value at[] = {place, index(column)};
-      memref::StoreOp::create(b, loc, value, lapsBuffer, at);
+      memref::StoreOp::create(b, loc, value, eventsBuffer, at);
     }
     number = arith::AddIOp::create(b, loc, number, constant(i64, 1));
-    memref::StoreOp::create(b, loc, number, lapsBuffer, count);
+    memref::StoreOp::create(b, loc, number, eventsBuffer, count);
     func::ReturnOp::create(b, loc);
-    return lap;
+    return event;
   }
 
   /// What the manifest says of each timer, by name.

@@ -243,19 +243,20 @@ BSR_API bsr_status bsr_step_timer(const bsr_step *step, int64_t index,
 BSR_API void bsr_step_reset_timers(const bsr_step *step);
 
 /// When the work of a timer ended, in nanoseconds of CLOCK_MONOTONIC; it began
-/// when the lap before it ended. A run begins with a lap of no timer, whose
-/// number is that of all timers.
-typedef struct bsr_lap {
+/// when the event before it ended. A run begins with an event of no timer,
+/// whose number is that of all timers.
+typedef struct bsr_trace_event {
   int64_t timer, ended;
-} bsr_lap;
+} bsr_trace_event;
 
-/// Sets `count` to the laps since the step was loaded, and copies those from
-/// lap `first` on, `most` of them, to `laps`, which may be null. Fails for laps
-/// that the step does not keep any more (BSR_STEP_LAPS), and for a step without
-/// timers or for a GPU.
-BSR_API bsr_status bsr_step_read_laps(const bsr_step *step, int64_t first,
-                                      bsr_lap *laps, int64_t most,
-                                      int64_t *count);
+/// Sets `count` to the events since the step was loaded, and copies those from
+/// event `first` on, `most` of them, to `events`, which may be null. Fails for
+/// events that the step does not keep any more (BSR_STEP_TRACE_EVENTS), and for
+/// a step without timers or for a GPU.
+BSR_API bsr_status bsr_step_read_trace_events(const bsr_step *step,
+                                              int64_t first,
+                                              bsr_trace_event *events,
+                                              int64_t most, int64_t *count);
 
 //===----------------------------------------------------------------------===//
 // A session: one training run's memory
@@ -349,7 +350,7 @@ BSR_API bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
                                          void **data);
 
 /// Runs the step once, on OMP_NUM_THREADS threads, and counts it. A GPU may
-/// still work when this returns: whoever reads waits for it, and a failure of
+/// still work when this returns: reads of buffers wait for it, and a failure of
 /// its kernels is then BSR_DEVICE_ERROR.
 BSR_API bsr_status bsr_session_run(bsr_session *session);
 

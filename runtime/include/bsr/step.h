@@ -18,10 +18,11 @@
 //   int32_t bsr_step_run_scores(...): the same with scores of blocks, if the
 //     manifest has "score_norm";
 //   int64_t bsr_step_timers[][2]: nanoseconds and launches, if it has "timers";
-//   int64_t bsr_step_laps[1 + BSR_STEP_LAPS][2], if it has these, or not: the
-//     number of laps, and of the last ones, lap n in row 1 + n % BSR_STEP_LAPS,
-//     the timer that each counted for and when it ended, in nanoseconds of
-//     CLOCK_MONOTONIC. A run begins with one of the number of timers.
+//   int64_t bsr_step_trace_events[1 + BSR_STEP_TRACE_EVENTS][2], if it has
+//     timers, or not: the number of events, and of the last ones, event n in
+//     row 1 + n % BSR_STEP_TRACE_EVENTS, the timer that each counted for and
+//     when it ended, in nanoseconds of CLOCK_MONOTONIC. A run begins with one
+//     of the number of timers.
 // of a step for a GPU, whose manifest has "launches":
 //   const char bsr_step_ptx[]: the kernels in PTX, text that ends in a zero.
 //
@@ -37,8 +38,8 @@ extern "C" {
 /// The version of what is above.
 #define BSR_STEP_ABI_VERSION 1
 
-/// The laps that a step with timers keeps.
-#define BSR_STEP_LAPS 65536
+/// The events that a step with timers keeps.
+#define BSR_STEP_TRACE_EVENTS 65536
 
 /// The version of `bsr_context`.
 #define BSR_CONTEXT_VERSION 1
@@ -61,21 +62,21 @@ typedef struct bsr_communicator bsr_communicator;
 struct bsr_communicator {
   /// Replaces each of `count` elements at `data`, of the `bsr_type` (runtime.h)
   /// `type`, by the mean of those that all processes call it with. Only of
-  /// floating-point types. What fails is kept, and told by whoever runs the
-  /// step.
+  /// floating-point types. Errors are kept, and reported when the step
+  /// returns.
   void (*all_reduce)(bsr_communicator *self, void *data, int64_t count,
                      int32_t type);
   /// Starts the same with `num_parts` parts of one type, and returns a number
-  /// for `wait_reduce`. Nobody touches the elements until then.
+  /// for `wait_reduce`. The elements may not be accessed until then.
   int64_t (*start_reduce)(bsr_communicator *self, const bsr_part *parts,
                           int64_t num_parts, int32_t type);
   /// Waits for what `ticket`, which `start_reduce` returned, stands for.
   void (*wait_reduce)(bsr_communicator *self, int64_t ticket);
   /// Sends `bytes` bytes of `data` to the process of stage `to`, or receives
   /// them from that of stage `from`. Each send has a receive there, and those
-  /// from one stage to another are in one order. A send waits for nobody, and
-  /// `data` may change when it returns; a receive waits for its send. What
-  /// fails is kept.
+  /// from one stage to another are in one order. A send does not block, and
+  /// `data` may change when it returns; a receive waits for its send. Errors
+  /// are kept.
   void (*send)(bsr_communicator *self, const void *data, int64_t bytes,
                int32_t to);
   void (*receive)(bsr_communicator *self, void *data, int64_t bytes,

@@ -17,7 +17,7 @@ func.func private @unknown(memref<64xf32>, memref<64xf32>, f32)
 func.func @step(%ptr: memref<2xi32> {bsr.name = "w"}, %v: memref<3x4x4xf32> {bsr.name = "v"},
                 %x: memref<64xf32> {bsr.name = "x"}, %y: memref<64xf32> {bsr.name = "y"}) {
   // CHECK-NEXT: %[[BETWEEN:.*]] = arith.constant 5
-  // CHECK-NEXT: call @bsr_lap(%[[BETWEEN]])
+  // CHECK-NEXT: call @bsr_trace_event(%[[BETWEEN]])
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c4 = arith.constant 4 : index
@@ -27,27 +27,27 @@ func.func @step(%ptr: memref<2xi32> {bsr.name = "w"}, %v: memref<3x4x4xf32> {bsr
   scf.for %i = %c0 to %c4 step %c1 {
     // CHECK-NEXT: call @spmm
     // CHECK-NEXT: %[[SPMM:.*]] = arith.constant 1
-    // CHECK-NEXT: call @bsr_lap(%[[SPMM]])
+    // CHECK-NEXT: call @bsr_trace_event(%[[SPMM]])
     func.call @spmm(%ptr, %v, %x) : (memref<2xi32>, memref<3x4x4xf32>, memref<64xf32>) -> ()
   }
   // CHECK:      call @unknown
   // CHECK-NEXT: arith.constant 2
-  // CHECK-NEXT: call @bsr_lap
+  // CHECK-NEXT: call @bsr_trace_event
   func.call @unknown(%x, %y, %one) : (memref<64xf32>, memref<64xf32>, f32) -> ()
   // CHECK:      memref.copy
   // CHECK-NEXT: arith.constant 3
-  // CHECK-NEXT: call @bsr_lap
+  // CHECK-NEXT: call @bsr_trace_event
   memref.copy %x, %y : memref<64xf32> to memref<64xf32>
   // CHECK:      linalg.fill
   // CHECK-NEXT: arith.constant 4
-  // CHECK-NEXT: call @bsr_lap
+  // CHECK-NEXT: call @bsr_trace_event
   linalg.fill ins(%one : f32) outs(%x : memref<64xf32>)
   // CHECK:      call @spmm
   // CHECK-NEXT: arith.constant 1
-  // CHECK-NEXT: call @bsr_lap
+  // CHECK-NEXT: call @bsr_trace_event
   func.call @spmm(%ptr, %v, %x) : (memref<2xi32>, memref<3x4x4xf32>, memref<64xf32>) -> ()
   // CHECK:      %[[STEP:.*]] = arith.constant 0
-  // CHECK-NEXT: call @bsr_lap(%[[STEP]])
+  // CHECK-NEXT: call @bsr_trace_event(%[[STEP]])
   // CHECK-NEXT: return
   return
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a compiled step shows to whoever loads it.
+// The interface of a compiled step to the runtime.
 
 #ifndef BSR_TRANSFORMS_LIBRARY_PASSES
 #define BSR_TRANSFORMS_LIBRARY_PASSES
@@ -16,7 +16,7 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
     often it ran. Every nanosecond of a step counts for one timer; the first timer
     is the step's own and has what comes behind its last kernel, once a run. The
     row behind the last timer takes the time between two runs. The last readings, each with its
-    timer, are in `bsr_step_laps` (`bsr/step.h`). The manifest lists
+    timer, are in `bsr_step_trace_events` (`bsr/step.h`). The manifest lists
     the timers (`bsr.timers`) with what `bsr-cluster` knows of the kernels.
 
     A step for a GPU only lists them, the kernels of its plans too: the runtime
@@ -40,12 +40,12 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
 
     ```mlir
     memref.global "public" @bsr_step_timers : memref<3x2xi64> = dense<0>
-    memref.global "public" @bsr_step_laps : memref<65537x2xi64> = dense<0>
-    memref.global "private" @bsr_lap_time : memref<2xi64> = dense<0>
-    memref.global "private" @bsr_lap_last : memref<i64> = dense<0>
+    memref.global "public" @bsr_step_trace_events : memref<65537x2xi64> = dense<0>
+    memref.global "private" @bsr_trace_time : memref<2xi64> = dense<0>
+    memref.global "private" @bsr_trace_last : memref<i64> = dense<0>
     func.func private @clock_gettime(i32, memref<2xi64>) -> i32
-    func.func private @bsr_lap(%timer: index) {
-      %0 = memref.get_global @bsr_lap_time : memref<2xi64>
+    func.func private @bsr_trace_event(%timer: index) {
+      %0 = memref.get_global @bsr_trace_time : memref<2xi64>
       %c1_i32 = arith.constant 1 : i32
       %1 = call @clock_gettime(%c1_i32, %0) : (i32, memref<2xi64>) -> i32
       %c0 = arith.constant 0 : index
@@ -55,7 +55,7 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
       %c1 = arith.constant 1 : index
       %4 = memref.load %0[%c1] : memref<2xi64>
       %5 = arith.addi %3, %4 : i64
-      %6 = memref.get_global @bsr_lap_last : memref<i64>
+      %6 = memref.get_global @bsr_trace_last : memref<i64>
       %7 = memref.load %6[] : memref<i64>
       %8 = arith.subi %5, %7 : i64
       memref.store %5, %6[] : memref<i64>
@@ -69,7 +69,7 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
       %12 = memref.load %9[%timer, %c1_1] : memref<3x2xi64>
       %13 = arith.addi %12, %c1_i64 : i64
       memref.store %13, %9[%timer, %c1_1] : memref<3x2xi64>
-      %14 = memref.get_global @bsr_step_laps : memref<65537x2xi64>
+      %14 = memref.get_global @bsr_step_trace_events : memref<65537x2xi64>
       %c0_2 = arith.constant 0 : index
       %c0_3 = arith.constant 0 : index
       %15 = memref.load %14[%c0_2, %c0_3] : memref<65537x2xi64>
@@ -91,12 +91,12 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
     func.func private @scale(memref<4xf32>) attributes {bsr.kind = "elementwise"}
     func.func @step(%x: memref<4xf32> {bsr.name = "x"}) attributes {bsr.timers = [{kernel = "step", kind = "other"}, {bytes = 16 : i64, kernel = "scale", kind = "elementwise", operands = "4xf32"} ]} {
       %c2 = arith.constant 2 : index
-      call @bsr_lap(%c2) : (index) -> ()
+      call @bsr_trace_event(%c2) : (index) -> ()
       call @scale(%x) : (memref<4xf32>) -> ()
       %c1 = arith.constant 1 : index
-      call @bsr_lap(%c1) : (index) -> ()
+      call @bsr_trace_event(%c1) : (index) -> ()
       %c0 = arith.constant 0 : index
-      call @bsr_lap(%c0) : (index) -> ()
+      call @bsr_trace_event(%c0) : (index) -> ()
       return
     }
     ```
