@@ -8,20 +8,20 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-SmallVector<Trip> bsr::getTrips(unsigned stage, unsigned stages,
-                                int64_t microBatches, Schedule schedule) {
+SmallVector<StageTask> bsr::getTasks(unsigned stage, unsigned stages,
+                                     int64_t microBatches, Schedule schedule) {
   int64_t first = microBatches; // forward before the first backward
   if (schedule == Schedule::OneForwardOneBackward)
     first = std::min<int64_t>(microBatches, stages - stage);
-  SmallVector<Trip> trips;
+  SmallVector<StageTask> tasks;
   for (int64_t i = 0; i < first; ++i)
-    trips.push_back({i, true});
+    tasks.push_back({i, true});
   for (int64_t i = 0; i < microBatches; ++i) {
-    trips.push_back({i, false});
+    tasks.push_back({i, false});
     if (first + i < microBatches)
-      trips.push_back({first + i, true});
+      tasks.push_back({first + i, true});
   }
-  return trips;
+  return tasks;
 }
 
 Timeline bsr::simulate(ArrayRef<StageCost> costs, int64_t microBatches,
@@ -29,9 +29,9 @@ Timeline bsr::simulate(ArrayRef<StageCost> costs, int64_t microBatches,
   unsigned stages = costs.size();
   Timeline timeline;
   timeline.stages.resize(stages);
-  SmallVector<SmallVector<Trip>> orders;
+  SmallVector<SmallVector<StageTask>> orders;
   for (unsigned stage = 0; stage < stages; ++stage)
-    orders.push_back(getTrips(stage, stages, microBatches, schedule));
+    orders.push_back(getTasks(stage, stages, microBatches, schedule));
   // When each stage is done with each micro-batch; negative: it is not.
   SmallVector<SmallVector<double>> forward(
       stages, SmallVector<double>(microBatches, -1)),
@@ -40,7 +40,7 @@ Timeline bsr::simulate(ArrayRef<StageCost> costs, int64_t microBatches,
   for (bool goesOn = true; goesOn;) {
     goesOn = false;
     for (unsigned stage = 0; stage < stages; ++stage) {
-      SmallVector<Turn> &done = timeline.stages[stage];
+      SmallVector<ScheduledTask> &done = timeline.stages[stage];
       while (done.size() < orders[stage].size()) {
         auto [microBatch, isForward] = orders[stage][done.size()];
         double ready = 0;

@@ -73,7 +73,7 @@ void bsr::drawPicture(const Report &report, llvm::raw_ostream &os) {
     text(os, left - 8, y + 15,
          formatv("{0} x {1}", number, stage.replicas).str(), "end");
     double last = 0;
-    for (const Turn &interval : report.timeline.stages[number]) {
+    for (const ScheduledTask &interval : report.timeline.stages[number]) {
       box(os, left + interval.begin * scale, y,
           (interval.end - interval.begin) * scale, row - gap,
           interval.isForward ? forwardColor : backwardColor);

@@ -119,17 +119,17 @@ std::optional<StagePlan> planStages(const StageChain &chain,
 SmallVector<unsigned> cutChain(const StageChain &chain, unsigned stages);
 
 /// A micro-batch that a stage goes through, forward or back.
-struct Trip {
+struct StageTask {
   int64_t microBatch;
   bool isForward;
 };
 
-/// The trips of stage `stage` of `stages`, in their order.
-SmallVector<Trip> getTrips(unsigned stage, unsigned stages,
-                           int64_t microBatches, Schedule schedule);
+/// The tasks of stage `stage` of `stages`, in their order.
+SmallVector<StageTask> getTasks(unsigned stage, unsigned stages,
+                                int64_t microBatches, Schedule schedule);
 
-/// A trip from when to when, in seconds.
-struct Turn {
+/// A task from when to when, in seconds.
+struct ScheduledTask {
   double begin, end;
   int64_t microBatch;
   bool isForward;
@@ -137,7 +137,7 @@ struct Turn {
 
 /// A training step as its schedule runs.
 struct Timeline {
-  SmallVector<SmallVector<Turn>> stages;
+  SmallVector<SmallVector<ScheduledTask>> stages;
   /// Until the last stage is done, with its reductions and updates.
   double seconds = 0;
   /// The share of the time of devices, until the last micro-batch is done, in

@@ -69,7 +69,7 @@ private:
   LogicalResult classify();
   LogicalResult findForward();
   LogicalResult copyArguments();
-  void makeTrips();
+  void makeTasks();
   void addUp(OpBuilder &b, int64_t microBatch, ArrayRef<AllReduceOp> of);
   Value getMean(OpBuilder &b, Location loc, Value sum, Type element);
   void reduce();
@@ -241,9 +241,9 @@ void Repeater::addUp(OpBuilder &b, int64_t microBatch,
   }
 }
 
-/// Copies what is repeated for each trip, and adds up what means are taken of
-/// as soon as it is there: what follows in the last trip hides the mean.
-void Repeater::makeTrips() {
+/// Copies what is repeated for each task, and adds up what means are taken of
+/// as soon as it is there: what follows in the last task hides the mean.
+void Repeater::makeTasks() {
   // What makes it, null for arguments, which are there from the beginning.
   DenseMap<Operation *, SmallVector<AllReduceOp>> means;
   DenseSet<Value> seen;
@@ -251,15 +251,15 @@ void Repeater::makeTrips() {
     if (seen.insert(reduction.getData()).second)
       means[reduction.getData().getDefiningOp()].push_back(reduction);
   OpBuilder b(end);
-  for (Trip trip : getTrips(own, numStages, count, schedule)) {
-    IRMapping &mapping = copies[trip.microBatch];
-    if (trip.isForward)
-      addUp(b, trip.microBatch, means.lookup(nullptr));
+  for (StageTask task : getTasks(own, numStages, count, schedule)) {
+    IRMapping &mapping = copies[task.microBatch];
+    if (task.isForward)
+      addUp(b, task.microBatch, means.lookup(nullptr));
     for (Operation *op : repeated) {
-      if (forward.contains(op) != trip.isForward)
+      if (forward.contains(op) != task.isForward)
         continue;
       b.clone(*op, mapping);
-      addUp(b, trip.microBatch, means.lookup(op));
+      addUp(b, task.microBatch, means.lookup(op));
     }
   }
 }
@@ -283,7 +283,7 @@ Value Repeater::getMean(OpBuilder &b, Location loc, Value sum, Type element) {
 }
 
 /// Takes means of sums where these are done, and moves what needs them behind
-/// all trips.
+/// all tasks.
 void Repeater::reduce() {
   DenseMap<Value, Value> means;
   for (Operation *op : last) {
@@ -316,7 +316,7 @@ void Repeater::reduce() {
 LogicalResult Repeater::run() {
   if (failed(classify()) || failed(findForward()) || failed(copyArguments()))
     return failure();
-  makeTrips();
+  makeTasks();
   reduce();
   for (Operation *op : llvm::reverse(repeated))
     op->erase();
