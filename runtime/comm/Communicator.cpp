@@ -131,7 +131,7 @@ void Communicator::work() {
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     // What was posted leaves with the help of both sides.
-    std::chrono::microseconds pause = exchange->beatPeriod() / 4;
+    std::chrono::microseconds pause = exchange->heartbeatPeriod() / 4;
     if (isPushing)
       pause = std::min(pause, std::chrono::microseconds(200));
     bool isWoken =
@@ -139,7 +139,7 @@ void Communicator::work() {
     if (isOver)
       return;
     Job job = [&] {
-      exchange->beat();
+      exchange->sendHeartbeats();
       isPushing = exchange->push();
     };
     if (isWoken) {

@@ -121,7 +121,7 @@ private:
   const bsr_transport &transport;
   const int64_t segmentBytes;
   std::unique_ptr<Exchange> exchange; // of several processes
-  /// Who takes means with this process, and which rank runs its stage 0.
+  /// The ranks that take means with this process, and that of its stage 0.
   Exchange::Group group;
   int32_t firstStage = 0;
   std::vector<char> received, together;

@@ -11,8 +11,8 @@ using namespace bsr;
 using namespace std::chrono_literals;
 
 /// Messages of the two kinds pass each other.
-enum : int32_t { dataTag, beatTag };
-/// What a beat says.
+enum : int32_t { dataTag, heartbeatTag };
+/// The content of a heartbeat.
 enum : char { lives = 1, leaves = 2 };
 
 Exchange::Exchange(const bsr_transport &transport,
@@ -25,7 +25,7 @@ Exchange::Exchange(const bsr_transport &transport,
     peer.seen = Clock::now();
     peer.out.isDone = true;
     if (rank != transport.rank)
-      peer.in = receive(&peer.heard, 1, rank, beatTag);
+      peer.in = receive(&peer.heard, 1, rank, heartbeatTag);
   }
 }
 
@@ -105,7 +105,7 @@ void Exchange::wait(std::vector<Message> &messages) {
     if (pending < 0)
       return;
     push();
-    beat();
+    sendHeartbeats();
     for (Message &message : messages)
       if (!message.isDone)
         requireAlive(message.rank);
@@ -118,17 +118,17 @@ void Exchange::wait(std::vector<Message> &messages) {
 void Exchange::tell(int32_t rank, char what) {
   Peer &peer = peers[size_t(rank)];
   peer.told = what;
-  peer.out = send(&peer.told, 1, rank, beatTag);
+  peer.out = send(&peer.told, 1, rank, heartbeatTag);
 }
 
-void Exchange::beat() {
+void Exchange::sendHeartbeats() {
   auto now = Clock::now();
   if (now < nextLook)
     return;
   nextLook = now + std::min<Clock::duration>(period / 4, 10ms);
-  bool isDue = now >= nextBeat;
+  bool isDue = now >= nextHeartbeat;
   if (isDue)
-    nextBeat = now + period;
+    nextHeartbeat = now + period;
   for (int32_t rank = 0; rank < transport.size; ++rank) {
     if (rank == transport.rank)
       continue;
@@ -137,9 +137,9 @@ void Exchange::beat() {
       peer.hasLeft = peer.heard == leaves;
       peer.left = now;
       if (!peer.hasLeft)
-        peer.in = receive(&peer.heard, 1, rank, beatTag);
+        peer.in = receive(&peer.heard, 1, rank, heartbeatTag);
     }
-    // One that does not listen gets no more of them.
+    // No further heartbeat is sent while the last one is pending.
     if (test(peer.out) && isDue && !peer.hasLeft)
       tell(rank, lives);
   }
@@ -150,9 +150,9 @@ void Exchange::leave() {
   auto last = Clock::now();
   while (true) {
     nextLook = {};
-    // From here on only this tells.
-    nextBeat = Clock::time_point::max();
-    beat();
+    // From here on heartbeats are sent below only.
+    nextHeartbeat = Clock::time_point::max();
+    sendHeartbeats();
     bool isOver = !push();
     for (int32_t rank = 0; rank < transport.size; ++rank) {
       if (rank == transport.rank)
@@ -266,8 +266,8 @@ void Exchange::allGatherSpans(char *data, const std::vector<Span> &spans,
 }
 
 void Exchange::broadcast(char *data, int64_t bytes, int32_t root) {
-  // A binomial tree over ranks counted from the root: who has the data after
-  // `reach` ranks do gives it to the one `reach` further.
+  // A binomial tree over ranks counted from the root: which ranks have the data
+  // after `reach` ranks do gives it to the one `reach` further.
   int32_t own = (transport.rank + transport.size - root) % transport.size;
   for (int32_t reach = 1; reach < transport.size; reach *= 2) {
     std::vector<Message> messages;

@@ -15,8 +15,8 @@
 namespace bsr {
 
 /// Messages over a transport. One thread calls it. All ranks call the functions
-/// below in the same order, but for `beat` and those that say otherwise. They
-/// wait without taking a processor from who computes, and fail with a sentence
+/// below in the same order, but for `sendHeartbeats` and those that say
+/// otherwise. They wait without keeping a core busy, and fail with a sentence
 /// that names a rank from which nothing was heard for `limit`, or which left.
 class Exchange {
 public:
@@ -56,14 +56,14 @@ public:
   /// True if something that was posted has not left yet.
   bool push();
 
-  /// Tells all others that this process lives, and hears of them. Whoever
-  /// does nothing else calls it at least every `beatPeriod`.
-  void beat();
-  std::chrono::milliseconds beatPeriod() const { return period; }
+  /// Sends heartbeats that are due to the other ranks, and receives theirs. An
+  /// idle thread calls it at least every `heartbeatPeriod`.
+  void sendHeartbeats();
+  std::chrono::milliseconds heartbeatPeriod() const { return period; }
 
   /// Tells all others that no message will come, and waits until they all did.
   void leave();
-  /// Tells those who listen, and waits for nobody: after a failure.
+  /// A goodbye to the ranks that listen, after a failure; never blocks.
   void giveUp();
 
   /// Makes what waits fail. Any thread may call it.
@@ -79,7 +79,7 @@ private:
   /// What is known of another rank.
   struct Peer {
     Clock::time_point seen;
-    char heard = 0, told = 0; // of a beat on its way
+    char heard = 0, told = 0; // of a heartbeat on its way
     Message in, out;
     bool hasLeft = false;
     Clock::time_point left;
@@ -106,7 +106,7 @@ private:
   const std::chrono::milliseconds limit, period;
   std::deque<Posted> posted;
   std::vector<Peer> peers; // of all ranks, this one's unused
-  Clock::time_point nextBeat, nextLook;
+  Clock::time_point nextHeartbeat, nextLook;
   std::atomic<bool> isStopped = false;
 };
 

@@ -89,7 +89,7 @@ static const char *startMPI(void) {
       return "MPI does not start with MPI_THREAD_SERIALIZED";
     return NULL;
   }
-  // Whoever started it goes on calling it.
+  // The thread that started it goes on calling it.
   if (MPI_Query_thread(&provided) || provided < MPI_THREAD_MULTIPLE)
     return "MPI was started without MPI_THREAD_MULTIPLE";
   return NULL;
