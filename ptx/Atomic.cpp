@@ -48,7 +48,7 @@ static T combine(Operation operation, T old, T b, T c) {
   return old;
 }
 
-/// The list is the target (or nobody's slot), b and c. `aux` is the operation
+/// The list is the target (or an unused slot), b and c. `aux` is the operation
 /// and, from bit 8 on, the space.
 template <typename T>
 static void atomic(Warp &warp, const Insn &insn, uint32_t mask) {

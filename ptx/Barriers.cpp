@@ -129,7 +129,7 @@ static void proxyFence(Warp &warp, const Insn &, uint32_t) {
         continue;
       const Group &group = warp.groups[0];
       unsigned lane = unsigned(__builtin_ctz(group.mask));
-      // Whoever waits is already behind the instruction.
+      // A warp that waits is already behind the instruction.
       const Insn &insn = warp.kernel->code[group.pc ? group.pc - 1 : 0];
       if (warp.status == Status::AtBarrier) {
         const Barrier &barrier = block.barriers[warp.barrierId];

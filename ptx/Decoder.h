@@ -54,7 +54,7 @@ public:
   void expectOperands(size_t count) { expectOperands(count, count); }
   /// A slot to read, of exactly the type's size, or at least that.
   uint32_t use(const Operand &operand, Type type, bool wider = false);
-  /// A slot to write; operand `_` is the slot that nobody reads.
+  /// A slot to write; operand `_` is a slot that is never read.
   uint32_t define(const Operand &operand, Type type, bool wider = false);
   uint32_t use(size_t index, Type type) { return use(operand(index), type); }
   uint32_t define(size_t index, Type type) {

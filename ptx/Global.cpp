@@ -40,7 +40,7 @@ static bool isAfter(const Warp &warp, unsigned lane, uint32_t stamp) {
 }
 
 namespace {
-/// Who accesses: what Shadow has of it, the same for all granules.
+/// The accessing warp: what Shadow has of it, the same for all granules.
 struct Visitor {
   uint64_t launch, block;
   uint32_t stamp;
@@ -123,8 +123,8 @@ static inline void note(Warp &warp, const Insn &insn, unsigned lane,
                        std::memory_order_relaxed);
 }
 
-/// Notes that a granule is read that nobody writes in this launch. Says whether
-/// that is so.
+/// Notes that a granule is read that is not written in this launch. Says
+/// whether that is so.
 static inline bool noteRead(const Visitor &visitor, Shadow &shadow) {
   uint64_t old = shadow.blocks.load(std::memory_order_acquire);
   uint64_t unwritten = visitor.launch << 49 | uint64_t(1) << 48;
@@ -177,7 +177,7 @@ uint8_t *ptx::accessGlobal(Warp &warp, const Insn &insn, unsigned lane,
   if (unwritten < size)
     warp.fail(insn, lane,
               "expected bytes with a value, but got global address ",
-              address + unwritten, ", which nobody wrote");
+              address + unwritten, ", which was never written");
   unsigned shift = memory.granuleShift();
   Visitor visitor(warp, lane);
   bool notes = warp.block->cluster->launch->options->findsGlobalRaces;

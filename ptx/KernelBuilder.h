@@ -61,7 +61,7 @@ public:
   uint32_t constantPredicate(bool value);
   /// The predicate of the carry.
   uint32_t carry();
-  /// A slot that nobody reads.
+  /// A slot that is never read.
   uint32_t scratch();
   /// A slot of the address of a variable, as `mov` reads it.
   Register addressOf(std::string_view name, const Place &place, bool wide);

@@ -185,7 +185,8 @@ Counts ptx::launch(const Module &module, std::string_view entry,
         cluster.run();
       }
     } catch (const bsr::Error &error) {
-      // The first block that fails is reported, whoever gets there first.
+      // The first block that fails is reported, whichever thread gets there
+      // first.
       std::lock_guard<std::mutex> lock(mutex);
       if (number < stop.load()) {
         stop = number;

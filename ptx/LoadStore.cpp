@@ -37,7 +37,7 @@ static uint8_t *accessLocal(Warp &warp, const Insn &insn, unsigned lane,
     if (!writes && !warp.localWritten[at + i])
       warp.fail(insn, lane,
                 "expected bytes with a value, but got local address ",
-                address + i, ", which nobody wrote");
+                address + i, ", which was never written");
     if (writes)
       warp.localWritten[at + i] = 1;
   }

@@ -102,7 +102,7 @@ struct Warp {
   bool clusterArrived = false;
   bool polledNow = false; ///< a wait failed
   bool staysNow = false;  ///< at that wait, until it does not fail
-  /// Of a thread, 0 where nobody says; those that it waits for; setmaxnregs.
+  /// Of a thread, 0 if unknown; those that it waits for; setmaxnregs.
   unsigned registers = 0, wantedRegisters = 0, registerChanges = 0;
   uint64_t clusterPhase = 0;
   uint64_t executed = 0; ///< instructions
@@ -228,7 +228,7 @@ struct Launch {
   Dim grid, block, cluster;
   std::vector<uint64_t> addresses; ///< of Kernel::addresses
   uint32_t sharedEnd = 0, dynamicBegin = 0;
-  unsigned registers = 0; ///< of a thread; 0 where nobody says
+  unsigned registers = 0; ///< of a thread; 0 if unknown
   bool isSerial = false;  ///< one block after the other, in one thread
 };
 

@@ -101,7 +101,7 @@ void Memory::read(uint64_t address, void *to, uint64_t size) const {
     if (!from->written[address - from->address + i])
       bsr::fail("expected every byte to have a value, but got byte ",
                 address - from->address + i, " of an allocation of ",
-                from->size, ", which nobody wrote");
+                from->size, ", which was never written");
 }
 
 void Memory::beginLaunch(unsigned granuleShift) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Global memory: allocations, which bytes of them were written, and who touched
-// them in the launch that runs.
+// Global memory: allocations, which bytes of them were written, and which warp
+// touched them in the launch that runs.
 
 #ifndef PTX_MEMORY_H
 #define PTX_MEMORY_H
@@ -20,13 +20,14 @@ namespace ptx {
 void *mapZeros(size_t bytes);
 void unmapZeros(void *begin, size_t bytes);
 
-/// Who touched a granule of global memory in a launch (GlobalAccess.cpp).
+/// Which warp touched a granule of global memory in a launch
+/// (GlobalAccess.cpp).
 struct Shadow {
   std::atomic<uint64_t> blocks{0};  ///< launch, writing and reading block
   std::atomic<uint64_t> threads{0}; ///< writing and reading thread, and when
 };
 
-/// Zeros, straight from the system: pages that nobody touches take no memory
+/// Zeros, straight from the system: untouched pages take no memory
 /// and no time, whatever malloc fills memory with.
 template <typename T>
 class Zeros {
@@ -66,7 +67,7 @@ class Memory {
 public:
   /// An address that is a multiple of 256; no two allocations are neighbours.
   uint64_t allocate(uint64_t size);
-  /// The same, with 0 in every byte; what nobody uses takes no room.
+  /// The same, with 0 in every byte; untouched pages take no memory.
   uint64_t allocateZeros(uint64_t size);
   /// Frees what allocate() returned.
   void release(uint64_t address);

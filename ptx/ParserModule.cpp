@@ -253,7 +253,7 @@ void Parser::parseEntry() {
 }
 
 void Parser::skipFunction() {
-  // Its call is refused, so nobody needs its body.
+  // Its call is refused, so its body is not needed.
   while (!peek().is("{") && !peek().is(";") && peek().kind != Token::End)
     take();
   unsigned depth = 0;

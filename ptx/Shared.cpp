@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Races, bytes without a value, and copies nobody waited for, in shared memory.
+// Races, bytes without a value, and copies without a wait, in shared memory.
 
 #include "Access.h"
 #include <algorithm>
@@ -82,7 +82,7 @@ void Shared::explainRead(Warp &warp, const Insn &insn, unsigned lane,
   if (!(cell.flags & Written))
     warp.fail(insn, shown,
               "expected bytes with a value, but got shared address ", address,
-              ", which nobody wrote");
+              ", which was never written");
   warp.fail(insn, shown,
             "expected a barrier between a write and a read of shared address ",
             address, ", but got a race with ", threadOf(warp, cell.writer));
@@ -111,7 +111,7 @@ void Shared::checkWrite(Warp &warp, const Insn &insn, unsigned lane,
     warp.fail(
         insn, lane,
         "expected bytes that nothing reads, but got shared address ", address,
-        ", which an asynchronous operation reads for which nobody has waited");
+        ", which an asynchronous operation reads that was not waited for");
   if ((cell.flags & Written) && !isAfterWrite(warp, lane, cell))
     warp.fail(insn, lane,
               "expected a barrier between two writes of shared address ",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The shared memory of a block, and who touched which granule of it when.
+// The shared memory of a block, and which warp touched which granule of it
+// when.
 
 #ifndef PTX_SHARED_H
 #define PTX_SHARED_H

@@ -44,7 +44,7 @@ void Warp::failUninitialised(const Insn &insn, uint32_t lanes) {
              "expected wgmma.wait_group before a use of an accumulator, but "
              "got none");
   fail(insn, unsigned(__builtin_ctz(lanes)),
-       "expected registers with a value, but got one that nobody wrote");
+       "expected registers with a value, but got one that was never written");
 }
 
 void Warp::checkUses(const Insn &insn, uint32_t mask) {

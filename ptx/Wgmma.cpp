@@ -118,8 +118,8 @@ static void checkAccumulators(Warp &warp, const Insn &insn,
     if (accumulates && !state.busy[slots[i]] &&
         warp.initialised[slots[i]] != 0xffffffffu)
       warp.fail(insn, 0,
-                "expected registers with a value, but got one that nobody "
-                "wrote");
+                "expected registers with a value, but got one that was never "
+                "written");
   }
 }
 
@@ -198,7 +198,7 @@ static void multiply(Warp &warp, const Insn &insn, uint32_t) {
       d[lane] =
           roundedSum((scale ? floatOf(d[lane]) : 0) + (negates ? -sum : sum));
     }
-    // Nobody may look before the wait.
+    // They may not be read before the wait.
     ++warp.wgmma.busy[slots[i]];
     warp.initialised[slots[i]] = 0;
     pending.accumulators.push_back(slots[i]);

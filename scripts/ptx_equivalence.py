@@ -349,7 +349,7 @@ class Kernel:
         if not old.pure or len(old.results) != 1:
             return None
         if not any(old.results[0] in other.registers for at, other in self.code.items() if at != number):
-            return "nobody reads the register"
+            return "no instruction reads the register"
         if self.constants is None:
             self.constants = self.find_constants()
         state = self.constants.get(number)

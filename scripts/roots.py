@@ -39,7 +39,7 @@ def make(folder, suite, packages=()):
     if mirror == UBUNTU:
         options.append("--components=main,universe")
         if not Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg").exists():
-            options.append("--no-check-gpg") # a system to try things on, that nobody keeps
+            options.append("--no-check-gpg") # a throwaway system
     script = Path("/usr/share/debootstrap/scripts") / suite
     # One script makes all of a distribution: those that are newer than it lack its name alone.
     more = [] if script.exists() else [str(script.with_name("jammy" if mirror == UBUNTU else "bookworm"))]

@@ -22,7 +22,7 @@ Result cuMemAlloc_v2(Address *address, size_t bytes) {
       return OutOfMemory;
     *address = state().memory.allocate(bytes);
     state().used += bytes;
-    // Numbers of all types that nobody computes.
+    // Numbers of all types that no kernel computes.
     std::vector<unsigned char> ones(bytes, 0xff);
     state().memory.write(*address, ones.data(), bytes);
     return Success;

@@ -55,7 +55,7 @@ struct ModuleState {
 struct ContextState {};
 
 /// What a stream does when it gets there: work runs when somebody waits for it,
-/// so that who does not wait reads old bytes. Fails by an error.
+/// so that a reader that does not wait reads old bytes. Fails by an error.
 using Work = std::function<void()>;
 
 struct StreamState {

@@ -180,7 +180,7 @@ TEST(MemoryTest, BytesThatNobodyWroteAreRefused) {
   uint64_t fresh = memory.allocate(4);
   EXPECT_EQ(errorOf([&] { readNumber(memory, fresh); }),
             "expected every byte to have a value, but got byte 0 of an "
-            "allocation of 4, which nobody wrote");
+            "allocation of 4, which was never written");
 }
 
 class TensorMapTest : public testing::Test {

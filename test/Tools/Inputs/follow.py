@@ -45,5 +45,5 @@ add("metrics.jsonl", '{"step": 4, "loss": 2, "held_out_accuracy": 1}\n')
 # At once, as sparse-train does.
 (run / "part").write_text('{"steps": 4, "loss_end": 2}')
 (run / "part").replace(run / "summary.json")
-print(follower.communicate(timeout=20)[0], end="")
+print(follower.communicate(timeout=120)[0], end="")
 sys.exit(follower.returncode)

@@ -64,6 +64,6 @@ for word in words[:words.index("--")]:
         wait(Path(name).exists)
     else:
         os.kill(process_of(job.pid, rank) if rank else job.pid, signal.Signals[f"SIG{name}"])
-_, errors = job.communicate(timeout=60)
+_, errors = job.communicate(timeout=120)
 print(f"exit status {job.returncode}")
 print(errors, end="")
