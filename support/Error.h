@@ -63,7 +63,7 @@ template <typename... Parts>
   throw Error(status, concatenate(parts...));
 }
 
-/// The same where nobody asks for a status.
+/// The same without a status.
 template <typename... Parts>
 [[noreturn]] void fail(std::string_view first, const Parts &...parts) {
   throw Error(InvalidArgument, concatenate(first, parts...));

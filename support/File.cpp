@@ -56,7 +56,7 @@ static size_t readBytes(int file, const std::string &path, char *bytes,
   }
 }
 
-// A pipe that nobody writes is waited for when it is opened, if not by this
+// A pipe without a writer is waited for when it is opened, if not by this
 // flag.
 InputFile::InputFile(const std::string &path)
     : path(path),
@@ -196,7 +196,7 @@ void bsr::replaceFile(const std::string &path,
   Descriptor file(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK);
   if (file.number < 0 || !lock(file, temporary)) {
     int reason = errno;
-    if (file.number >= 0 && reason != EAGAIN) // nobody else is writing it
+    if (file.number >= 0 && reason != EAGAIN) // no other process writes it
       unlink(temporary.c_str());
     errno = reason;
     failToAccess("write", temporary);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The schema of the manifest of a compiled step: which keys there are, and what
-// each holds. Whoever writes a manifest and whoever reads one asks here.
+// each holds. Writers and readers of manifests both use it.
 // docs/manifest.md says what the keys mean.
 
 #ifndef BSR_SUPPORT_MANIFEST_H
@@ -35,8 +35,8 @@ inline constexpr int64_t mostManifestBytes = int64_t(1) << 47;
 void checkManifest(const nlohmann::json &manifest, int status,
                    const std::string &where);
 
-/// The same of a text, for who takes no exceptions: the sentence that says what
-/// is wrong, or "".
+/// The same of a text, for callers without exceptions: the sentence that says
+/// what is wrong, or "".
 std::string findManifestError(std::string_view text, const std::string &where);
 
 } // namespace bsr

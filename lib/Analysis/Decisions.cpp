@@ -45,7 +45,7 @@ struct PassRemark::State {
   using Emit = remark::detail::InFlightRemark(Location, remark::RemarkOpts);
 
   /// What is said at `place` by a diagnostic of severity `text`, and by what
-  /// `emit` makes; null if nobody reads either.
+  /// `emit` makes; null if neither is read.
   static std::unique_ptr<State> create(Emit &emit, StringRef pass,
                                        StringRef name, Place place,
                                        Severity text) {

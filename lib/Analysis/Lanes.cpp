@@ -112,7 +112,7 @@ bool Lanes::set(Value value, std::optional<unsigned> dim) {
   if (!dim || lanes.contains(value) || isPinned(value))
     return false;
   lanes.try_emplace(value, *dim);
-  // Whoever makes or reads it may carry it on, or have another choice.
+  // Its producer and its readers may propagate it, or choose anew.
   auto wake = [&](Operation *op) {
     auto position = positions.find(op);
     if (position == positions.end())

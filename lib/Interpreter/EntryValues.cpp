@@ -71,7 +71,7 @@ static bool isReal(Value value) {
   return isa<FloatType>(getElementTypeOrSelf(value.getType()));
 }
 
-/// An entry of `tensor` as those who ask for it have it, and back.
+/// Converts an entry of `tensor` to the callers' form, and back.
 static std::optional<double> toDouble(Value tensor,
                                       std::optional<Number> number) {
   if (!number)

@@ -33,7 +33,7 @@ class ForeignArray:
 
     def __init__(self, value: Any) -> None:
         self._value = value
-        # Nobody reads anything yet.
+        # Nothing is read yet.
         tensor = _dlpack.take(value, stream=-1)
         self.shape, self.gpu = tensor.shape, tensor.device[1]
         self.dtype = np.dtype(DTYPES[TYPES.index(tensor.type)])

@@ -69,7 +69,7 @@ def _delete(managed: Any) -> None:
 
 
 def _destroy(capsule: int) -> None:
-    """A capsule that nobody has taken from."""
+    """A capsule that was not consumed yet."""
     if _is_valid(ctypes.c_void_p(capsule), ctypes.c_char_p(_NAME)):
         _given.pop(_pointer(ctypes.c_void_p(capsule), ctypes.c_char_p(_NAME)), None)
 

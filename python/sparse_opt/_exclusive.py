@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Use:
-    """Who uses a step."""
+    """The one user of a step."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

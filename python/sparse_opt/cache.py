@@ -69,7 +69,7 @@ def library(
         ) from error
     try:
         compile(Path(made) / path.name)
-        # Whoever is first wins; both made the same.
+        # The first one wins; both made the same.
         os.replace(Path(made) / path.name, path)
     finally:
         for rest in Path(made).iterdir():

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // GPUs of NVIDIA's as devices. All work is in one stream, so that it is done in
-// the order of the calls; only who wants bytes back waits for it.
+// the order of the calls; only reads wait for it.
 
 #include "CudaDevice.h"
 #include "base/Status.h"

@@ -333,8 +333,9 @@ void bsr_session::run(bool scores) {
   const std::string &name = manifest().name;
   requireStage();
   requireProcesses();
-  // A run that only adds up gradients needs nobody. With scores it takes means,
-  // and sums go on from the mean: that of what is added to them is the same.
+  // A run that only adds up gradients does not communicate. With scores it
+  // takes means, and sums go on from the mean: that of what is added to them is
+  // the same.
   bsr_context own = context;
   if (!scores && manifest().applyBuffer >= 0 && !appliesUpdate())
     own.communicator = nullptr;

@@ -253,7 +253,7 @@ struct CommandLine {
       "openmp",
       llvm::cl::desc(
           "The OpenMP runtime to link the library with, a file (default: "
-          "LLVM's): libbsr_threads.so.1 is the runtime of whoever loads it"),
+          "LLVM's): libbsr_threads.so.1 is that of the program that loads it"),
       llvm::cl::value_desc("file"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> time{"time",
                            llvm::cl::desc("Print the time of each phase"),

@@ -16,7 +16,8 @@ namespace mlir::bsr {
 std::string getOpenPath(int descriptor);
 
 /// A file in memory that this process and the programs that it runs can open,
-/// by `path`, and nobody else: no folder has it, and it is gone when this is.
+/// by `path`, and by nothing else: no folder has it, and it is gone when this
+/// is.
 class TemporaryFile {
 public:
   TemporaryFile() = default;

@@ -58,7 +58,7 @@ struct Config {
   std::string compileCache = "cache";
 };
 
-/// Who says where a configuration file is.
+/// Where the path of a configuration file comes from.
 enum class ConfigFile {
   Named,   // the user names it, and knows what it says
   OfFolder // it lies in a run folder, which may be a stranger's

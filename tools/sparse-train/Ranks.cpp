@@ -71,7 +71,7 @@ Ranks::Ranks() {
   bsr_status status = bsr_communicator_open("mpi", &opened);
   alarm(0);
   if (status != BSR_OK) {
-    // Nobody knows of the others yet but the environment: rank 0 tells.
+    // Only the environment knows of the other ranks yet: rank 0 tells them.
     if (startedRank() > 0) {
       sleep(2);
       std::_Exit(1);

@@ -75,7 +75,7 @@ public:
   [[noreturn]] void end(const char *sentence) const;
 
 private:
-  /// Nothing is left behind: whoever ends without `leave` ends all.
+  /// Frees nothing: a process that ends without `leave` ends all.
   struct Release {
     void operator()(bsr_communicator *) const {}
   };

@@ -92,7 +92,7 @@ void EventFile::write(int64_t step, const std::string &fields) {
   file.write(length + checksum(length) + event + checksum(event));
 }
 
-/// source_metadata {writer (1)}: who wrote the file.
+/// source_metadata {writer (1)}: the program that wrote the file.
 static std::string sourceField() {
   return bytesField(10, bytesField(1, "sparse-train"));
 }

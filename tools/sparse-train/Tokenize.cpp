@@ -136,8 +136,8 @@ static void requireOther(const TokenizeOptions &options,
            text, "', which it would replace");
 }
 
-/// Fails if the vocabulary would replace a file that is none: nobody asked for
-/// that name.
+/// Fails if the vocabulary would replace a file that is none: no option asked
+/// for that name.
 static void requireVocabulary(const std::string &path) {
   if (fs::exists(path) &&
       !sentencepiece::SentencePieceProcessor()

@@ -115,7 +115,7 @@ void Tracker::add(const ordered_json &entry) {
 }
 
 void Tracker::flush() const {
-  // Who follows a run takes a step's pictures with its line.
+  // A follower of a run reads a step's pictures with its line.
   pictures.flush();
   metrics.flush();
 }

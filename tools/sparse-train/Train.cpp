@@ -225,7 +225,7 @@ private:
     return "";
   }
 
-  /// Fails if parameters would begin as zeros that nobody asked for.
+  /// Fails if parameters would begin as zeros without being told to.
   void requireFirstValues() const {
     std::vector<std::string> missing;
     for (const Buffer &buffer : session.buffers())

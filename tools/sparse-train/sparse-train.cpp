@@ -178,7 +178,7 @@ static int runTrain(Words words) {
     std::printf("%s", toYAML(readConfig(config, settings, kind)).c_str());
     return finishOutput();
   }
-  // Whoever reads what is printed may leave: the run goes on.
+  // The reader of the output may leave: the run goes on.
   std::signal(SIGPIPE, SIG_IGN);
   Ranks ranks;
   try {

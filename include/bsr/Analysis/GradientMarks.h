@@ -10,8 +10,8 @@
 namespace mlir::bsr {
 
 /// What a `bsr.gradient` says: `output` is the gradient of a function at `at`,
-/// as those see it who take that; `gradient` is what it is computed as, which
-/// other values may be computed of, too.
+/// as its readers see it; `gradient` is the value that it is computed as, of
+/// which other values may be computed, too.
 struct GradientMark {
   Value output, gradient, at;
 };

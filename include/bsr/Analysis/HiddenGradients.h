@@ -18,11 +18,11 @@ public:
 
   /// Products that are the gradient of the weight of `space`, or that of one
   /// example each: they multiply what the weight was multiplied with, along its
-  /// rows and along its columns, depend on that product, and are in nobody's
-  /// space. What multiplies one of these with something else that depends on
-  /// the product is one, too, if nothing else is (`isPlain`: the space has a
-  /// source that is), or if it is used as a gradient and no other weight was
-  /// multiplied with the same; else it is not sure.
+  /// rows and along its columns, depend on that product, and are in no
+  /// weight's space. What multiplies one of these with something else that
+  /// depends on the product is one, too, if nothing else is (`isPlain`: the
+  /// space has a source that is), or if it is used as a gradient and no other
+  /// weight was multiplied with the same; else it is not sure.
   SmallVector<HiddenGradient> find(const Space &space, const Forward &forward,
                                    bool isPlain) const;
 
@@ -35,7 +35,7 @@ public:
   static bool isOnlySummed(Value value, const Space &space);
 
   /// What else may be the gradient of a weight, or that of an example, of which
-  /// the step looks rows up: operations that nobody's space has, read the
+  /// the step looks rows up: operations that no space has, read the
   /// places, depend on the look-up, and have results with the weight's
   /// dimensions that are used as gradients. None of them is `known`.
   SmallVector<Operation *> findLookUps(const Space &space,
@@ -61,7 +61,7 @@ public:
   SmallVector<Operation *> findCandidates(const BoundWeight &weight,
                                           const Forward &forward) const;
 
-  /// The first operation, if there is one, whose result nobody's space has,
+  /// The first operation, if there is one, whose result no space has,
   /// has the weight's dimensions, depends on products with it, is used as
   /// gradients are, and which the update depends on: what a step goes on
   /// computing with in a form that is none of those above.

@@ -53,7 +53,7 @@ inline View getView(bool transpose) {
 
 namespace mlir::bsr {
 
-/// Checks what `bsr.constant_pattern` and everyone who brings index arrays must
+/// Checks what `bsr.constant_pattern` and all sources of index arrays must
 /// keep: pointers start at 0, do not decrease and end in the number of blocks;
 /// indices are in range, sorted and unique per row. Says what is wrong through
 /// `emitError`.

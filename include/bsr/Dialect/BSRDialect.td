@@ -41,7 +41,7 @@ def BSR_Dialect : Dialect {
 
     **Ragged shapes are refused.** The block must divide the matrix. Products
     then run full blocks only, and the values of one slot are one contiguous
-    block. A ragged matrix is padded by whoever owns the model, where the padding
+    block. Models pad ragged matrices themselves, where the padding
     is visible; 1x1 blocks, or rectangular ones such as 16x1, divide whatever
     has to be divided. The verifier of the type names the dimension and the block.
 

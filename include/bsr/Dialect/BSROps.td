@@ -153,8 +153,8 @@ def BSR_GradientOp : BSR_Op<"gradient", [Pure,
     AllTypesMatch<["gradient", "output"]>]> {
   let summary = "Marks the gradient of a function at a value";
   let description = [{
-    `output` is `gradient`. Whoever differentiates a program knows which of its values
-    are gradients, or tangents, and at what; this operation says so. It stands in
+    `output` is `gradient`. A front end that differentiates a program knows which of its
+    values are gradients, or tangents, and at what; this operation records that. It stands in
     the body of an element-wise operation with identity maps on the gradient and the
     value. `bsr-bind` masks what is a gradient at a weight in blocks, or at an
     entry-wise function of one, and drops the operation. Of weights without it,

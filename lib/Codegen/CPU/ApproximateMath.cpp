@@ -195,8 +195,8 @@ static void scaleSubnormals(Operation *op, double log2) {
 
 /// Computes the sine or the cosine of x: with n, the multiple of pi / 2 next to
 /// x, and the remainder, both of f64, it is the sine or the cosine of the
-/// remainder with either sign. Beyond 2^22, where nobody is but a model that
-/// diverges, it is the C library's.
+/// remainder with either sign. Above 2^22, which only diverging models
+/// reach, it is the C library's.
 template <typename Op>
 static void reduceToQuadrant(Op op) {
   Value x = op.getOperand();

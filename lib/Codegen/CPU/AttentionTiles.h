@@ -21,7 +21,7 @@ struct AttentionPoint {
 };
 
 /// Lanes that lie side by side from `first` on: `count` of them, and as many
-/// that nobody uses that `width` are there, whole vectors.
+/// without a use that `width` are there, whole vectors.
 struct LaneRun {
   Index first;
   int64_t count, width;
@@ -75,8 +75,8 @@ public:
   /// The element of `tensor` at a point, as a number in the type of sums.
   Value readNumber(const AttentionTensor &tensor, AttentionPoint at);
   /// The lanes of `tensor` along dimension `dim` from a point on; those that
-  /// nobody uses are 0. A number where the tensor has no such dimension. Floats
-  /// are in the type of sums.
+  /// without a use are 0. A number where the tensor has no such dimension.
+  /// Floats are in the type of sums.
   Value readLanes(const AttentionTensor &tensor, AttentionPoint at,
                   unsigned dim, LaneRun run);
   /// Writes the lanes that are used, in the type of the tensor.

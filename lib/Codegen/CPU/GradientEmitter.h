@@ -15,8 +15,8 @@ namespace mlir::bsr {
 /// (the heads that share them), and then through the queries, row by row, lanes
 /// being keys. Of the gradients of queries, keys and values, lanes are
 /// features: those of a block's keys and values are summed up in its cache,
-/// those of the queries where they lie, or in memory of their own. Nobody else
-/// adds to them, or to the gradient of the bias.
+/// those of the queries where they lie, or in memory of their own. No other
+/// work item adds to them, or to the gradient of the bias.
 class GradientEmitter : AttentionTiles {
 public:
   GradientEmitter(Emitter &e, const Attention &attention,

@@ -2,8 +2,8 @@
 //
 // Kernels for look-ups of rows by index and their gradients. One thread lists
 // the tokens of each row; then a work item is a line of blocks, and goes
-// through the tokens of its rows: no atomics, and no sum depends on who takes
-// it.
+// through the tokens of its rows: no atomics, and no sum depends on which
+// thread takes it.
 
 #include "RowKernels.h"
 #include "bsr/Codegen/Common/RowLoops.h"

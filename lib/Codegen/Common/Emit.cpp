@@ -69,8 +69,8 @@ static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
 }
 
 namespace {
-/// The plan of a pattern that a kernel follows: who makes it, and the number of
-/// the pattern among the arguments of the cluster.
+/// The plan of a pattern that a kernel follows: the kernel that makes it, and
+/// the number of the pattern among the arguments of the cluster.
 struct FollowedPlan {
   PlanKernel maker;
   unsigned pattern;

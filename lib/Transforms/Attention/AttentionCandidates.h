@@ -18,8 +18,8 @@ bool isExponentiated(linalg::GenericOp scores);
 
 /// True if something that is computed of `scores`, a product, is multiplied
 /// with other tensors than it is a product of: values. The logits of a loss are
-/// multiplied again with what they are a product of, in its gradient. Nobody
-/// says that there are none without having looked at all of it.
+/// multiplied again with what they are a product of, in its gradient. True
+/// as well if not every user was analysed.
 bool mayHaveValues(linalg::GenericOp scores);
 
 } // namespace mlir::bsr

@@ -72,7 +72,8 @@ bool AttentionFormulas::isSmooth(linalg::GenericOp op) {
       number = getConstant(value);
     return number && std::isinf(*number);
   };
-  // Which entry is the largest, nobody asks who reads the maximum alone.
+  // A maximum that is read as a value does not depend on which entry attains
+  // it.
   bool isMaximum = scores.rowReductions.contains(op) &&
                    (!op.getBody()->getOps<arith::MaximumFOp>().empty() ||
                     !op.getBody()->getOps<arith::MaxNumFOp>().empty());

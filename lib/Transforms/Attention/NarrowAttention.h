@@ -10,7 +10,7 @@
 namespace mlir::bsr {
 
 /// Lets each attention of `block`, and each gradient, round the results that
-/// all who read them round to one type, but for the gradient that reads `y`;
+/// all readers round them to one type, but for the gradient that reads `y`;
 /// and folds what widens such numbers, perhaps gives them other dimensions, and
 /// rounds them again. What has no uses then stays.
 void narrowAttention(Block &block);

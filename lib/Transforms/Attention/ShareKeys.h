@@ -15,8 +15,8 @@ bool isConstantAlong(Value value, unsigned dim);
 
 /// Lets each attention of `block`, and each gradient, read keys and values that
 /// were repeated for several heads of queries as they were before, and sum up
-/// their gradients over these heads if all who read the gradients do. Attention
-/// that the target has no kernels for then stays as it is.
+/// their gradients over these heads if all readers of the gradients do.
+/// Attention that the target has no kernels for then stays as it is.
 void shareKeys(Block &block);
 
 } // namespace mlir::bsr

@@ -145,8 +145,8 @@ static Value reshape(OpBuilder &b, Value value, RankedTensorType type,
   return OpTy::create(b, value.getLoc(), type, value, groups);
 }
 
-/// `value` with dimension `dim` split into `parts`. What is equal is one value:
-/// who looks for attention compares values.
+/// `value` with dimension `dim` split into `parts`. Equal splits are one value,
+/// since the search for attention compares values.
 static Value split(OpBuilder &b, Value value, unsigned dim,
                    ArrayRef<int64_t> parts) {
   RankedTensorType type = getSplitType(getType(value), dim, parts);

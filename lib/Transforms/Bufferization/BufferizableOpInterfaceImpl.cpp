@@ -112,7 +112,8 @@ struct AllReduceModel
   }
 };
 
-/// Index arrays are buffers whose owner is the pattern's; nobody writes them.
+/// Index arrays are buffers whose owner is the pattern's; they are never
+/// written.
 struct IndicesModel
     : BufferizableOpInterface::ExternalModel<IndicesModel, IndicesOp> {
   bool isWritable(Operation *, Value, const AnalysisState &) const {

@@ -127,7 +127,7 @@ void Buffers::allocate(Value value, bool isWritable) {
   define(value, {buffers.size() - 1});
 }
 
-/// True if nobody reads what lies at `place` behind `position`.
+/// True if nothing reads what lies at `place` behind `position`.
 bool Buffers::mayWrite(Place place, int64_t position) const {
   const Buffer &buffer = buffers[place.buffer];
   return buffer.isWritable && buffer.lastRead <= position &&

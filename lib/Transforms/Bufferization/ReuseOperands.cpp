@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Lets kernels write results over operands that nobody reads later.
+// Lets kernels write results over operands that are not read later.
 
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Step.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Reads the host's part of a step for a GPU, which is launches of kernels and
-// nothing else, so that whoever runs the step needs no code of it.
+// nothing else, so that the runtime needs no code of it.
 
 #include "LaunchList.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -6,7 +6,7 @@
 
 Nothing else in this package touches a private name of PyTorch, torch-mlir or
 transformers.
-Whoever moves to another version runs the tests, mends this file and widens
+To move to another version, run the tests, mend this file and widen
 `_TESTED` in `__init__.py`.
 """
 

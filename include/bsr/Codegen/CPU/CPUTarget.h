@@ -52,7 +52,7 @@ struct CPUTarget {
 CPUTarget getCPUTarget(Operation *op);
 
 /// The buffer of `tensor`, `[..., rows, lanes]`, in panels:
-/// `[..., lanes / panel, rows, panel]`. Rows that nobody uses follow where
+/// `[..., lanes / panel, rows, panel]`. Unused rows follow where
 /// panels of a power of two of bytes would share the sets of a cache: a block
 /// of rows would push itself out, panel after panel.
 RankedTensorType getPanelType(RankedTensorType tensor, int64_t panel);

@@ -20,7 +20,7 @@ def BSR_KernelTargetAttrInterface : AttrInterface<"KernelTargetAttrInterface"> {
     }], "int64_t", "getPanel", (ins), "", "return 0;">,
     InterfaceMethod<[{
       The buffer of `tensor`, `[..., rows, lanes]`, in panels, which divide the lanes:
-      `[..., lanes / panel, rows, panel]`, with rows that nobody uses where the target
+      `[..., lanes / panel, rows, panel]`, with unused rows where the target
       wants some.
     }], "::mlir::RankedTensorType", "getPanelType",
         (ins "::mlir::RankedTensorType":$tensor), "", "return tensor;">,

@@ -30,7 +30,7 @@ def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
     at least `min-keys` keys go through a softmax (`require-sparse`), and so does attention to
     fewer than `min-keys` keys: what is saved in memory then costs time. Targets without kernels
     for an attention (`TargetAttrInterface::hasAttention`) leave it alone. A result that all
-    who read it round is rounded by the operation, which the gradient reads it from, too.
+    its readers round is rounded by the operation, and the gradient reads it rounded, too.
 
     A mask that is an argument which `bsr-mark` marked is zero where its pattern stores no
     block: if that is where it is false, its pattern is that of the attention, and changes

@@ -105,7 +105,7 @@ def BSRReuseState : Pass<"bsr-reuse-state", "func::FuncOp"> {
 }
 
 def BSRReuseOperands : Pass<"bsr-reuse-operands", "func::FuncOp"> {
-  let summary = "Write results over operands that nobody reads later";
+  let summary = "Write results over operands that are not read later";
   let description = [{
     Where a kernel may write a result over an operand (`in_place`), another kernel
     made that operand, and nothing behind reads it, the operand becomes the init of
@@ -324,7 +324,7 @@ def BSRPlanMemory : Pass<"bsr-plan-memory", "func::FuncOp"> {
     argument, the arena, whose size is known (`bsr.arena_bytes`). Buffers that are
     not live at the same time share memory; no arena can be smaller than what is
     live at one operation (`bsr.live_bytes`). Every buffer starts on a cache line.
-    Scores live to the end of the step: whoever ran it finds them there
+    Scores live to the end of the step: the runtime reads them there
     (`bsr.scores`). Plans of patterns, which calls of `bsr.kind` "plan" make, live all of
     the time, and from step to step: nothing else lies there. Requires `bsr-guard-scores`, where there are scores.
 

@@ -328,7 +328,7 @@ def BSRForwardSlices : Pass<"bsr-forward-slices", "func::FuncOp"> {
     `lax.scan` does for the backward one, inserts them into a tensor of all steps,
     of which the other loop takes slices. Once both are unrolled (`bsr-unroll`), a
     slice is the value that was inserted at its place, and the tensor of all steps
-    is in nobody's way, or gone. Copies that only add dimensions of one entry, as
+    has no other readers left, or is gone. Copies that only add dimensions of one entry, as
     stand between the two, become reshapes, and slices keep all dimensions, the ones
     of one entry, too, which reshapes drop: what follows knows one form.
 

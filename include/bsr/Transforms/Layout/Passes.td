@@ -245,7 +245,7 @@ def BSRFoldCopies : Pass<"bsr-fold-copies", "func::FuncOp"> {
     An element-wise operation, a reduction or a product reads a transposed or broadcast
     tensor through its indexing maps as well as the tensor itself: `generic(copy(x))`
     becomes `generic(x)` with the composed map, where the extents of all loops still
-    follow from the operands. Copies that nobody reads any longer are dead.
+    follow from the operands. Copies without readers are dead.
 
     Before:
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a compiled step shows to whoever loads it.
+// The interface of a compiled step to the runtime.
 
 #ifndef BSR_TRANSFORMS_LIBRARY_PASSES_H
 #define BSR_TRANSFORMS_LIBRARY_PASSES_H

@@ -322,7 +322,7 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
 
     Where no such way leads to it, the gradient is the product that multiplies what
     the weight was multiplied with, depends on the weight's product, has the weight's
-    rows and columns, and is nobody else's: the next value depends on it by more
+    rows and columns, and belongs to no other parameter: the next value depends on it by more
     than numbers (a preconditioned one), or there is no next value. A gradient that
     is several parameters' at once (`x (a + b)`) is masked where each uses it alone,
     and so is one that is the activations' gradient too, of which those of other
@@ -357,7 +357,7 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     may be a gradient and is used as one is warned of. So is, of a matrix that is added to
     activations, a sum over copies that is used as a gradient, and a number that is made of as
     many entries and enters next values. So is whatever else has the dimensions of a weight that is
-    trained, depends on its products, is nobody's update and is used as a gradient, if the
+    trained, depends on its products, is no parameter's update and is used as a gradient, if the
     update depends on it.
 
     Where this leaves a doubt, a warning names the weight and the operation, and the

@@ -6,7 +6,7 @@
 // "FlashAttention-2", ICLR 2024). What a warp has of a tile of scores goes from
 // registers to the products that it is part of: for the gradients of keys and
 // values its rows are keys, for those of queries they are queries, and scores
-// are computed twice. So nobody adds to what another one has.
+// are computed twice. So no thread block adds to the sums of another one.
 
 #include "AttentionBlock.h"
 #include "AttentionKernels.h"

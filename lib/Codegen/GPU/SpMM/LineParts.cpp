@@ -164,7 +164,7 @@ private:
               ValueRange{number, b.constant(static_cast<int64_t>(field))});
   }
 
-  /// Writes who has which chunks; the parts of the lane begin at `firstPart`.
+  /// Writes which chunks each has; the parts of the lane begin at `firstPart`.
   void cutGroups(Value most, Value firstPart) {
     Value zero = b.constant(0), one = b.constant(1);
     b.loop(first, end, 1, firstPart,

@@ -16,8 +16,8 @@ SmallVector<MemRefType> getReductionScratch(Operation *op);
 
 /// Emits `op` into `outputs`, if it is a reduction that several threads should
 /// share, as launches; `scratch` is what `getReductionScratch` says. The
-/// same bits come out from run to run: who takes which terms, and in which
-/// order they are combined, is fixed.
+/// same bits come out from run to run: which thread takes which terms, and in
+/// which order they are combined, is fixed.
 bool emitReduction(Evaluator &evaluator, Operation *op,
                    const DenseMap<Value, Value> &outputs,
                    const PatternViews &patterns, ValueRange scratch);
