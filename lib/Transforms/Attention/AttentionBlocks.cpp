@@ -26,8 +26,8 @@ static bool isFillLow(const AttentionMatch &match) {
 
 /// The place in `tensor` of an entry of the scores.
 static SmallVector<int64_t> getPlace(const AttentionMatch &match,
-                                     const Labelled &tensor, int64_t query,
-                                     int64_t key) {
+                                     const LabelledTensor &tensor,
+                                     int64_t query, int64_t key) {
   return llvm::map_to_vector(tensor.labels, [&](int64_t label) -> int64_t {
     return label < 0 ? 0 : label == match.getQueryDim() ? query : key;
   });
@@ -38,7 +38,7 @@ LiveEntries::LiveEntries(const AttentionMatch &match)
       values([](Value, ArrayRef<int64_t>) { return std::optional<double>(); }) {
   values.forget();
   values.round();
-  auto isKnown = [&](const Labelled &tensor) {
+  auto isKnown = [&](const LabelledTensor &tensor) {
     return llvm::all_of(tensor.labels,
                         [&](int64_t label) {
                           return label < 0 || label == match.getQueryDim() ||
@@ -49,7 +49,7 @@ LiveEntries::LiveEntries(const AttentionMatch &match)
   for (const AttentionMatch::Mask &mask : match.masks)
     if (isFillLow(match) && isKnown(mask.tensor))
       masks.push_back(mask);
-  for (const Labelled &bias : match.biases)
+  for (const LabelledTensor &bias : match.biases)
     if (isKnown(bias))
       biases.push_back(bias);
   infinite = masks.empty() || *match.fill == -INFINITY;
@@ -72,7 +72,7 @@ bool LiveEntries::isLive(int64_t query, int64_t key) {
     if (bit && (*bit != 0) == mask.isNegated)
       return false;
   }
-  for (const Labelled &bias : biases) {
+  for (const LabelledTensor &bias : biases) {
     std::optional<double> number =
         values.get(bias.tensor, getPlace(*match, bias, query, key));
     if (number && *number <= lowFill) {
@@ -151,7 +151,8 @@ public:
   /// The matrix of stored blocks that `tensor` is a function of, entry by
   /// entry, and what its dimensions are; nothing, and in `obstacle` what is in
   /// the way, if it is none.
-  std::optional<std::pair<ToDenseOp, Labels>> find(const Labelled &tensor);
+  std::optional<std::pair<ToDenseOp, Labels>>
+  find(const LabelledTensor &tensor);
 
 private:
   AttentionObstacle &obstacle;
@@ -161,7 +162,7 @@ private:
 } // namespace
 
 std::optional<std::pair<ToDenseOp, Labels>>
-DenseFinder::find(const Labelled &tensor) {
+DenseFinder::find(const LabelledTensor &tensor) {
   if (!visited.insert({tensor.tensor.getAsOpaquePointer(), tensor.labels})
            .second ||
       !reachDense(tensor.tensor))
@@ -195,7 +196,7 @@ DenseFinder::find(const Labelled &tensor) {
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
       loops[dim.getPosition()] = label;
   for (OpOperand *operand : generic.getDpsInputOperands()) {
-    Labelled read{operand->get(), {}};
+    LabelledTensor read{operand->get(), {}};
     for (AffineExpr expr :
          generic.getMatchingIndexingMap(operand).getResults()) {
       auto dim = dyn_cast<AffineDimExpr>(expr);
@@ -210,7 +211,7 @@ DenseFinder::find(const Labelled &tensor) {
 /// What `tensor` is where `dense` stores no block, if `other` is what else it
 /// depends on; nothing if that is not known.
 static std::optional<double>
-getBackground(ToDenseOp dense, const Labelled &tensor,
+getBackground(ToDenseOp dense, const LabelledTensor &tensor,
               std::optional<double> other = std::nullopt) {
   EntryValues values([&](Value, ArrayRef<int64_t>) { return other; });
   std::optional<double> background = 0;
@@ -226,7 +227,7 @@ getBackground(ToDenseOp dense, const Labelled &tensor,
 Value bsr::getMaskPattern(const AttentionMatch &match,
                           AttentionObstacle &obstacle) {
   Labels expected{match.getQueryDim(), match.getKeyDim()};
-  auto get = [&](const Labelled &tensor, double fill,
+  auto get = [&](const LabelledTensor &tensor, double fill,
                  llvm::function_ref<bool(double)> isSeen) -> Value {
     AttentionObstacle before;
     auto found = DenseFinder(before).find(tensor);
@@ -258,7 +259,7 @@ Value bsr::getMaskPattern(const AttentionMatch &match,
             get(mask.tensor, match.fill.value_or(0),
                 [&](double bit) { return (bit != 0) != mask.isNegated; }))
       return pattern;
-  for (const Labelled &bias : match.biases) {
+  for (const LabelledTensor &bias : match.biases) {
     // A bias that is a weight masks nothing.
     ToDenseOp dense = reachDense(bias.tensor);
     std::optional<double> fill;

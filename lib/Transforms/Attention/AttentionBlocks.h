@@ -33,7 +33,7 @@ private:
   const AttentionMatch *match;
   EntryValues values;
   SmallVector<AttentionMatch::Mask> masks;
-  SmallVector<Labelled> biases;
+  SmallVector<LabelledTensor> biases;
   bool infinite;
 };
 

@@ -183,7 +183,7 @@ bool AttentionFormulas::matches(const AttentionScores::Site &site,
         sampled.push_back(key);
     }
     point[found.getQueryDim()] = random.getPosition(queries);
-    auto getPlace = [&](const Labelled &tensor, int64_t key) {
+    auto getPlace = [&](const LabelledTensor &tensor, int64_t key) {
       SmallVector<int64_t> place;
       for (int64_t label : tensor.labels)
         place.push_back(label < 0                    ? 0
@@ -212,29 +212,29 @@ bool AttentionFormulas::matches(const AttentionScores::Site &site,
     // Masks and biases are random, whatever they are computed from.
     for (const AttentionMatch::Mask &mask : found.masks)
       values.setLeaf(getOrigin(mask.tensor.tensor));
-    for (const Labelled &bias : found.biases)
+    for (const LabelledTensor &bias : found.biases)
       values.setLeaf(getOrigin(bias.tensor));
     for (const AttentionMatch::Mask &mask : found.factor.masks)
       values.setLeaf(getOrigin(mask.tensor.tensor));
-    for (const Labelled &tensor : found.factor.tensors)
+    for (const LabelledTensor &tensor : found.factor.tensors)
       values.setLeaf(getOrigin(tensor.tensor));
     // In the last row nothing is seen, if that is up to masks and biases.
     if (trial + 1 == numTrials) {
       for (const AttentionMatch::Mask &mask : found.masks)
         values.set(getOrigin(mask.tensor.tensor), mask.isNegated ? 1 : 0);
-      for (const Labelled &bias : found.biases)
+      for (const LabelledTensor &bias : found.biases)
         values.set(getOrigin(bias.tensor), -INFINITY);
     }
 
     // x, p, and the gradient of p.
     SmallVector<double> x, p, g, live, factors;
-    Labelled product{found.scores->getResult(0),
-                     scores.labels[found.scores->getResult(0)]};
+    LabelledTensor product{found.scores->getResult(0),
+                           scores.labels[found.scores->getResult(0)]};
     for (int64_t key : sampled) {
       std::optional<double> number =
           values.get(product.tensor, getPlace(product, key));
       double sum = number.value_or(NAN) * found.scale;
-      for (const Labelled &bias : found.biases)
+      for (const LabelledTensor &bias : found.biases)
         sum += values.get(bias.tensor, getPlace(bias, key)).value_or(NAN);
       auto areTrue = [&](ArrayRef<AttentionMatch::Mask> masks) {
         return llvm::all_of(masks, [&](const AttentionMatch::Mask &mask) {
@@ -245,7 +245,7 @@ bool AttentionFormulas::matches(const AttentionScores::Site &site,
       };
       bool isLive = areTrue(found.masks);
       double factor = areTrue(found.factor.masks) ? found.factor.number : 0;
-      for (const Labelled &tensor : found.factor.tensors)
+      for (const LabelledTensor &tensor : found.factor.tensors)
         factor *=
             values.get(tensor.tensor, getPlace(tensor, key)).value_or(NAN);
       factors.push_back(factor);
@@ -262,7 +262,7 @@ bool AttentionFormulas::matches(const AttentionScores::Site &site,
       each /= total;
     double mean = 0;
     if (isGradient) {
-      Labelled made =
+      LabelledTensor made =
           scores.getResult(found.probabilityGradient,
                            scores.products[found.probabilityGradient]);
       for (auto [key, each, factor] : llvm::zip_equal(sampled, p, factors)) {

@@ -38,20 +38,20 @@ private:
 } // namespace
 
 Type AttentionMatch::getSumType() const {
-  SmallVector<Labelled> tensors{q, k, v, output ? y : dy};
+  SmallVector<LabelledTensor> tensors{q, k, v, output ? y : dy};
   llvm::append_range(tensors, biases);
   llvm::append_range(tensors, factor.tensors);
   Builder b(scores->getContext());
   return llvm::any_of(
              tensors,
-             [](const Labelled &tensor) {
+             [](const LabelledTensor &tensor) {
                return getElementTypeOrSelf(tensor.tensor.getType()).isF64();
              })
              ? b.getF64Type()
              : b.getF32Type();
 }
 
-Labelled bsr::getUnpermuted(Labelled tensor) {
+LabelledTensor bsr::getUnpermuted(LabelledTensor tensor) {
   while (true) {
     SmallVector<int64_t> permutation;
     Value source = getPermutedSource(tensor.tensor, permutation);
@@ -102,7 +102,7 @@ bool Matcher::setOutput(const Site &site) {
 
 /// True if `tensor` has batch dimensions, all unless it `isShared`, and the two
 /// others, once each, and nothing else.
-static bool hasDims(const AttentionMatch &found, const Labelled &tensor,
+static bool hasDims(const AttentionMatch &found, const LabelledTensor &tensor,
                     int64_t row, int64_t feature, bool isShared = false) {
   SmallVector<int64_t> got(tensor.labels);
   llvm::sort(got);
@@ -119,7 +119,7 @@ static bool hasDims(const AttentionMatch &found, const Labelled &tensor,
 bool Matcher::setProbabilityGradient(Operation *reader) {
   int64_t query = found.getQueryDim(), key = found.getKeyDim();
   int64_t valueFeature = found.getValueFeatureDim();
-  Labelled v = found.output ? getUnpermuted(found.v) : Labelled();
+  LabelledTensor v = found.output ? getUnpermuted(found.v) : LabelledTensor();
   for (auto &[op, loops] : scores.products) {
     auto product = cast<linalg::GenericOp>(op);
     Labels named(loops);
@@ -130,8 +130,8 @@ bool Matcher::setProbabilityGradient(Operation *reader) {
           found.extents[label] = product.getStaticLoopRanges()[loop];
       }
     for (unsigned operand : {0, 1}) {
-      Labelled values = scores.getOperand(product, operand, named);
-      Labelled gradient = scores.getOperand(product, 1 - operand, named);
+      LabelledTensor values = scores.getOperand(product, operand, named);
+      LabelledTensor gradient = scores.getOperand(product, 1 - operand, named);
       if (v ? !(getUnpermuted(values) == v)
             : !hasDims(found, values, key, valueFeature, /*isShared=*/true))
         continue;
@@ -180,7 +180,7 @@ bool Matcher::setGradients(ArrayRef<Site> rows) {
   int64_t query = found.getQueryDim(), key = found.getKeyDim();
   int64_t feature = found.getFeatureDim();
   int64_t valueFeature = found.getValueFeatureDim();
-  Labelled dy = getUnpermuted(found.dy);
+  LabelledTensor dy = getUnpermuted(found.dy);
   for (const AttentionScores::Site &site : rows) {
     linalg::GenericOp op = site.op;
     bool isOfKeys = llvm::any_of(
@@ -201,9 +201,9 @@ bool Matcher::setGradients(ArrayRef<Site> rows) {
     for (int64_t &label : loops)
       if (label < 0)
         label = free;
-    Labelled other =
+    LabelledTensor other =
         getUnpermuted(scores.getOperand(op, 1 - site.operand, loops));
-    Labelled result = scores.getResult(op, loops);
+    LabelledTensor result = scores.getResult(op, loops);
     if (!hasDims(found, result, isOfKeys ? key : query, free, isOfKeys))
       return scores.stop(op, "sums products with scores over other dimensions");
     if (isProbability && isOfKeys && other == dy && !found.valueGradient) {

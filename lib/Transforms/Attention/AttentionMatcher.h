@@ -15,12 +15,12 @@ namespace mlir::bsr {
 using Labels = SmallVector<int64_t>;
 
 /// A tensor and what its dimensions are.
-struct Labelled {
+struct LabelledTensor {
   Value tensor;
   Labels labels;
 
   explicit operator bool() const { return tensor != nullptr; }
-  bool operator==(const Labelled &other) const {
+  bool operator==(const LabelledTensor &other) const {
     return tensor == other.tensor && labels == other.labels;
   }
 };
@@ -31,7 +31,7 @@ struct Labelled {
 struct AttentionMatch {
   /// A mask, and whether it is false where scores count.
   struct Mask {
-    Labelled tensor;
+    LabelledTensor tensor;
     bool isNegated;
   };
 
@@ -40,7 +40,7 @@ struct AttentionMatch {
   /// times tensors. That is how dropout is written.
   struct Factor {
     double number = 1;
-    SmallVector<Labelled> tensors;
+    SmallVector<LabelledTensor> tensors;
     SmallVector<Mask> masks;
 
     bool isOne() const {
@@ -51,8 +51,8 @@ struct AttentionMatch {
   /// The output is null if only the gradient needs the probabilities: a program
   /// that computes them again (`jax.checkpoint`).
   linalg::GenericOp scores, output;
-  Labelled q, k, v, y;
-  SmallVector<Labelled> biases;
+  LabelledTensor q, k, v, y;
+  SmallVector<LabelledTensor> biases;
   SmallVector<Mask> masks;
   double scale = 1;
   Factor factor;
@@ -64,11 +64,11 @@ struct AttentionMatch {
   /// The gradient, if there is one: the products that make it.
   linalg::GenericOp queryGradient, keyGradient, valueGradient,
       probabilityGradient;
-  Labelled dy, dq, dk, dv;
+  LabelledTensor dy, dq, dk, dv;
   /// The gradient of a bias that is trained, a sum of those of the scores over
   /// batch dimensions, or null.
   linalg::GenericOp biasGradient;
-  Labelled dbias;
+  LabelledTensor dbias;
 
   /// The type of sums over keys and features.
   Type getSumType() const;
@@ -93,7 +93,7 @@ Labels getReshaped(Operation *reshape, const Labels &labels, bool isBackward,
                    bool &isWhole);
 
 /// `tensor` without what only permutes its dimensions.
-Labelled getUnpermuted(Labelled tensor);
+LabelledTensor getUnpermuted(LabelledTensor tensor);
 
 /// The operations of `block` of whose results, element by element changed, a
 /// maximum is taken: what may be between a product and its softmax.

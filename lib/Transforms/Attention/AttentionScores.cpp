@@ -27,9 +27,10 @@ bool AttentionScores::stop(Operation *op, const Twine &reason) {
   return false;
 }
 
-Labelled AttentionScores::getOperand(linalg::GenericOp op, unsigned operand,
-                                     const Labels &loops) const {
-  Labelled result{op->getOperand(operand), {}};
+LabelledTensor AttentionScores::getOperand(linalg::GenericOp op,
+                                           unsigned operand,
+                                           const Labels &loops) const {
+  LabelledTensor result{op->getOperand(operand), {}};
   for (AffineExpr expr : op.getIndexingMapsArray()[operand].getResults()) {
     auto dim = dyn_cast<AffineDimExpr>(expr);
     result.labels.push_back(dim ? loops[dim.getPosition()] : -1);
@@ -37,9 +38,9 @@ Labelled AttentionScores::getOperand(linalg::GenericOp op, unsigned operand,
   return result;
 }
 
-Labelled AttentionScores::getResult(linalg::GenericOp op,
-                                    const Labels &loops) const {
-  Labelled result = getOperand(op, op.getNumDpsInputs(), loops);
+LabelledTensor AttentionScores::getResult(linalg::GenericOp op,
+                                          const Labels &loops) const {
+  LabelledTensor result = getOperand(op, op.getNumDpsInputs(), loops);
   result.tensor = op->getResult(0);
   return result;
 }

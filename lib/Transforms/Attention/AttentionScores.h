@@ -24,7 +24,7 @@ public:
   struct Site {
     linalg::GenericOp op;
     unsigned operand;
-    Labelled read;
+    LabelledTensor read;
   };
 
   /// Notes in `obstacle` what is in the way.
@@ -45,9 +45,9 @@ public:
   bool stop(Operation *op, const Twine &reason);
 
   /// Operand `operand`, or the result, of `op`, whose loops are `loops`.
-  Labelled getOperand(linalg::GenericOp op, unsigned operand,
-                      const Labels &loops) const;
-  Labelled getResult(linalg::GenericOp op, const Labels &loops) const;
+  LabelledTensor getOperand(linalg::GenericOp op, unsigned operand,
+                            const Labels &loops) const;
+  LabelledTensor getResult(linalg::GenericOp op, const Labels &loops) const;
 
   /// Takes what the read of `site` is made of element by element, from what are
   /// no probabilities themselves, into the factor: replaces the read by what is

@@ -62,7 +62,7 @@ public:
   }
   /// The tensor that `value` is an element of, or null if it is no tensor or
   /// depends on the scores.
-  Labelled getTensor(Value value) {
+  LabelledTensor getTensor(Value value) {
     auto argument = dyn_cast<BlockArgument>(getNarrow(value));
     if (!argument || argument.getOwner() != op.getBody() ||
         argument.getArgNumber() >= op.getNumDpsInputs())
@@ -77,7 +77,7 @@ public:
   std::optional<double> getNumber(Value value) {
     if (value.getParentBlock() != op.getBody())
       return getConstant(value);
-    Labelled tensor = getTensor(value);
+    LabelledTensor tensor = getTensor(value);
     return tensor ? getConstant(tensor.tensor) : std::nullopt;
   }
 
@@ -131,7 +131,7 @@ bool AttentionScores::addTerm(linalg::GenericOp op, Value score) {
     bool isFirst = term.isFollowed(last->getOperand(0));
     if (!isFirst && !term.isFollowed(last->getOperand(1)))
       return false;
-    Labelled bias = term.getTensor(last->getOperand(isFirst ? 1 : 0));
+    LabelledTensor bias = term.getTensor(last->getOperand(isFirst ? 1 : 0));
     if (!bias || !found.masks.empty())
       return false;
     found.biases.push_back(bias);
@@ -143,7 +143,7 @@ bool AttentionScores::addTerm(linalg::GenericOp op, Value score) {
       return false;
     std::optional<double> fill =
         term.getNumber(isTrue ? select.getFalseValue() : select.getTrueValue());
-    Labelled mask = term.getTensor(select.getCondition());
+    LabelledTensor mask = term.getTensor(select.getCondition());
     if (!fill || !mask || std::isnan(*fill) || *fill == INFINITY ||
         (found.fill && *found.fill != *fill))
       return false;
@@ -221,14 +221,15 @@ bool AttentionScores::peelFactor(Site &site) {
       Value other = last->getOperand(isFirst ? 1 : 0);
       if (std::optional<double> number = term.getNumber(other))
         factor.number *= isQuotient ? 1 / *number : *number;
-      else if (Labelled tensor = term.getTensor(other); tensor && !isQuotient)
+      else if (LabelledTensor tensor = term.getTensor(other);
+               tensor && !isQuotient)
         factor.tensors.push_back(tensor);
       else
         return false;
     } else if (auto select = dyn_cast<arith::SelectOp>(last)) {
       bool isTrue = term.isFollowed(select.getTrueValue());
       Value other = isTrue ? select.getFalseValue() : select.getTrueValue();
-      Labelled mask = term.getTensor(select.getCondition());
+      LabelledTensor mask = term.getTensor(select.getCondition());
       if ((!isTrue && !term.isFollowed(select.getFalseValue())) || !mask ||
           term.getNumber(other) != 0.0)
         return false;

@@ -35,7 +35,8 @@ static Value getProduct(const AttentionMatch &match) {
 }
 
 /// The map from the dimensions of `match` to those of `tensor`.
-static AffineMap getMap(const AttentionMatch &match, const Labelled &tensor) {
+static AffineMap getMap(const AttentionMatch &match,
+                        const LabelledTensor &tensor) {
   MLIRContext *context = match.scores->getContext();
   SmallVector<AffineExpr> results;
   for (int64_t label : tensor.labels)
@@ -45,15 +46,15 @@ static AffineMap getMap(const AttentionMatch &match, const Labelled &tensor) {
 }
 
 /// What `body` makes of `tensors`, score by score.
-static Labelled
-combine(OpBuilder &b, const AttentionMatch &match, ArrayRef<Labelled> tensors,
-        Type type,
+static LabelledTensor
+combine(OpBuilder &b, const AttentionMatch &match,
+        ArrayRef<LabelledTensor> tensors, Type type,
         llvm::function_ref<Value(OpBuilder &, Location, ValueRange)> body) {
   Location loc = getProduct(match).getLoc();
   unsigned rank = match.numBatchDims + 2;
   SmallVector<AffineMap> maps;
   SmallVector<Value> inputs;
-  for (const Labelled &tensor : tensors) {
+  for (const LabelledTensor &tensor : tensors) {
     AffineMap map = getMap(match, tensor);
     maps.push_back(AffineMap::get(rank, 0, map.getResults(), b.getContext()));
     inputs.push_back(tensor.tensor);
@@ -81,9 +82,9 @@ static Value convert(OpBuilder &b, Location loc, Value value, Type type) {
 }
 
 /// The sum of the biases of `match`, or null.
-static Labelled getBias(OpBuilder &b, const AttentionMatch &match) {
+static LabelledTensor getBias(OpBuilder &b, const AttentionMatch &match) {
   if (match.biases.size() < 2)
-    return match.biases.empty() ? Labelled() : match.biases.front();
+    return match.biases.empty() ? LabelledTensor() : match.biases.front();
   Type type = getElementTypeOrSelf(getProduct(match).getType());
   return combine(
       b, match, match.biases, type,
@@ -99,12 +100,12 @@ static Labelled getBias(OpBuilder &b, const AttentionMatch &match) {
 }
 
 /// The mask of `match`, true where scores count, or null.
-static Labelled getMask(OpBuilder &b, const AttentionMatch &match) {
+static LabelledTensor getMask(OpBuilder &b, const AttentionMatch &match) {
   if (match.masks.empty())
     return {};
   if (match.masks.size() == 1 && !match.masks.front().isNegated)
     return match.masks.front().tensor;
-  SmallVector<Labelled> tensors;
+  SmallVector<LabelledTensor> tensors;
   for (const AttentionMatch::Mask &mask : match.masks)
     tensors.push_back(mask.tensor);
   return combine(
@@ -124,12 +125,12 @@ static Labelled getMask(OpBuilder &b, const AttentionMatch &match) {
 }
 
 /// The factor of `match`, or null.
-static Labelled getFactor(OpBuilder &b, const AttentionMatch &match) {
+static LabelledTensor getFactor(OpBuilder &b, const AttentionMatch &match) {
   const AttentionMatch::Factor &factor = match.factor;
   if (factor.isOne())
     return {};
   Type type = getElementTypeOrSelf(getProduct(match).getType());
-  SmallVector<Labelled> tensors(factor.tensors);
+  SmallVector<LabelledTensor> tensors(factor.tensors);
   for (const AttentionMatch::Mask &mask : factor.masks)
     tensors.push_back(mask.tensor);
   return combine(
@@ -260,13 +261,14 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
 
 /// `tensor`, or what it permutes the dimensions of, if rows lie side by side
 /// there or do not here either: kernels read it as it lies.
-static Labelled getRead(const AttentionMatch &match, Labelled tensor) {
-  auto hasLanes = [&](const Labelled &tensor) {
+static LabelledTensor getRead(const AttentionMatch &match,
+                              LabelledTensor tensor) {
+  auto hasLanes = [&](const LabelledTensor &tensor) {
     return !tensor.labels.empty() &&
            (tensor.labels.back() == match.getQueryDim() ||
             tensor.labels.back() == match.getKeyDim());
   };
-  Labelled source = getUnpermuted(tensor);
+  LabelledTensor source = getUnpermuted(tensor);
   return hasLanes(tensor) && !hasLanes(source) ? tensor : source;
 }
 
@@ -275,7 +277,7 @@ static Labelled getRead(const AttentionMatch &match, Labelled tensor) {
 std::optional<AttentionBlocks>
 FindAttention::getLive(const AttentionMatch &match) {
   std::vector<int64_t> key(match.extents.begin(), match.extents.end());
-  auto add = [&](const Labelled &tensor, int64_t kind) {
+  auto add = [&](const LabelledTensor &tensor, int64_t kind) {
     key.push_back(
         reinterpret_cast<intptr_t>(tensor.tensor.getAsOpaquePointer()));
     key.push_back(kind);
@@ -283,7 +285,7 @@ FindAttention::getLive(const AttentionMatch &match) {
   };
   for (const AttentionMatch::Mask &mask : match.masks)
     add(mask.tensor, mask.isNegated);
-  for (const Labelled &bias : match.biases)
+  for (const LabelledTensor &bias : match.biases)
     add(bias, 2);
   auto [known, isNew] = patterns.try_emplace(key);
   if (isNew)
@@ -434,14 +436,14 @@ bool FindAttention::rewrite(AttentionMatch &match,
   Operation *place = match.output ? match.output.getOperation() : first;
   OpBuilder b(place);
   Location loc = match.scores.getLoc();
-  Labelled bias = getBias(b, match), mask = getMask(b, match),
-           factor = getFactor(b, match);
+  LabelledTensor bias = getBias(b, match), mask = getMask(b, match),
+                 factor = getFactor(b, match);
   Value pattern = getPattern(b, match, std::move(imposed));
-  Labelled q = getRead(match, match.q), k = getRead(match, match.k),
-           v = getRead(match, match.v);
+  LabelledTensor q = getRead(match, match.q), k = getRead(match, match.k),
+                 v = getRead(match, match.v);
   // What is computed again for a gradient alone has an output all the same: its
   // products with dy are known of each row.
-  Labelled y = match.y;
+  LabelledTensor y = match.y;
   auto outputType = cast<RankedTensorType>(
       match.output ? match.y.tensor.getType() : match.dy.tensor.getType());
   if (!match.output)
@@ -451,11 +453,11 @@ bool FindAttention::rewrite(AttentionMatch &match,
                        ? b.getF64FloatAttr(*match.fill)
                        : FloatAttr();
   UnitAttr zeroEmpty = match.zeroEmpty ? b.getUnitAttr() : UnitAttr();
-  auto getMaps = [&](ArrayRef<Labelled> tensors) {
+  auto getMaps = [&](ArrayRef<LabelledTensor> tensors) {
     SmallVector<AffineMap> maps;
-    for (const Labelled &tensor : tensors)
+    for (const LabelledTensor &tensor : tensors)
       maps.push_back(getMap(match, tensor));
-    for (const Labelled &tensor : {bias, mask, factor})
+    for (const LabelledTensor &tensor : {bias, mask, factor})
       if (tensor)
         maps.push_back(getMap(match, tensor));
     return b.getAffineMapArrayAttr(maps);
@@ -487,8 +489,9 @@ bool FindAttention::rewrite(AttentionMatch &match,
   }
 
   b.setInsertionPoint(first);
-  Labelled dy = getRead(match, match.dy), dbias;
-  SmallVector<Labelled> tensors{q, k, v, y, dy, match.dq, match.dk, match.dv};
+  LabelledTensor dy = getRead(match, match.dy), dbias;
+  SmallVector<LabelledTensor> tensors{q,  k,        v,        y,
+                                      dy, match.dq, match.dk, match.dv};
   RankedTensorType biasType;
   if (match.biasGradient) {
     SmallVector<int64_t> shape;
