@@ -20,6 +20,7 @@ from sparse_opt._rules import Group
 from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step, compile
 from sparse_opt._tools import commit as _commit
+from sparse_opt import masks as masks
 
 __version__ = "0.1.0"
 __commit__ = _commit()
@@ -29,4 +30,5 @@ __all__ = [
     "Blocks", "Buffer", "Counters", "Evaluation", "ExplainedWeight", "Explanation", "Export",
     "ExportError", "ExportedWeight", "Group", "Mark", "Method", "Pattern", "Sparsity", "Step",
     "StepError", "Weight", "Weights", "compile", "explain", "highest", "lowest",
+    "masks",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from sparse_opt._description import Array, Blocks, Mask, Pattern
 
 def to_dense(pattern: Pattern, blocks: Blocks, values: Array) -> Array:
     """Returns the matrix, zero where no block is stored."""
-    return spread(pattern, blocks, values[blocks.slot])
+    return spread(pattern, blocks, by_rows(blocks, values, copy=False))
 
 
 def spread(pattern: Pattern, blocks: Blocks, stored: Array) -> Array:
@@ -35,6 +35,16 @@ def from_dense(pattern: Pattern, blocks: Blocks, dense: Array, values: Array) ->
     """Writes the blocks of a matrix into `values`; what is in none is dropped."""
     values[...] = 0
     values[blocks.slot] = gather(pattern, blocks, dense)
+
+
+def by_rows(blocks: Blocks, values: Array, copy: bool) -> Array:
+    """Returns the stored blocks row by row: of `values` itself, without `copy`, where they
+    lie so."""
+    count = len(blocks.slot)
+    if not copy and np.array_equal(blocks.slot, np.arange(count)):
+        return values[:count]
+    found: Array = values[blocks.slot]
+    return found
 
 
 def to_mask(pattern: Pattern, blocks: Blocks, mask: Mask) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -86,6 +86,62 @@ class Values:
             return array.copy()
         pattern = self._step.patterns[buffer.pattern]
         return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
+
+    @exclusive
+    def to_scipy_bsr(self, name: str, copy: bool = True) -> Any:
+        """Returns a weight in blocks, or what the optimizer keeps of one, as a
+        `scipy.sparse.bsr_array`.
+
+        Args:
+          name: of an array of f32 or f64 that the step stores in blocks.
+          copy: without, the array's `data` are the step's own memory where its blocks lie
+            row by row, as they do until an update of the pattern moves them.
+        """
+        try:
+            from scipy.sparse import bsr_array  # type: ignore[import-untyped, unused-ignore]
+        except ImportError:
+            raise StepError("expected SciPy to be installed, but got no module 'scipy'") from None
+        buffer = self._buffer(name)
+        self._require_whole(buffer)
+        if buffer.kind != "values" or buffer.type not in ("f32", "f64"):
+            raise StepError(
+                "expected the name of an array of f32 or f64 that is stored in blocks, but got"
+                f" '{name}'" + ("" if buffer.kind != "values" else f", which is of {buffer.type}")
+            )
+        pattern = self._step.patterns[buffer.pattern]
+        blocks = self._session.blocks(pattern)
+        data = _blocks.by_rows(blocks, self.arrays[name], copy)
+        shape = (pattern.rows, pattern.cols)
+        return bsr_array((data, blocks.col_idx, blocks.row_ptr), shape)
+
+    @exclusive
+    def take_scipy_bsr(self, name: str, matrix: Any) -> None:
+        """Makes the blocks of a `scipy.sparse.bsr_array` the stored ones of a weight, with
+        their values; what the optimizer keeps of a block that stays goes with it.
+
+        Args:
+          name: of a weight in blocks, in blocks of the same size.
+          matrix: at most as many blocks as there are slots, none of them twice.
+        """
+        pattern = self._pattern(name)
+        data: Array = np.asarray(getattr(matrix, "data", 0))
+        block = (pattern.block_rows, pattern.block_cols)
+        shape = getattr(matrix, "shape", None)
+        if shape != (pattern.rows, pattern.cols) or data.shape[1:] != block:
+            got = f"blocks of {'x'.join(map(str, data.shape[1:]))} in {shape}"
+            raise StepError(
+                f"expected a scipy.sparse.bsr_array of {pattern.rows}x{pattern.cols} in blocks of"
+                f" {block[0]}x{block[1]}, but got "
+                + (got if data.ndim == 3 else type(matrix).__name__)
+            )
+        blocks = Blocks(matrix.indptr, matrix.indices, np.arange(len(data)))
+        order = np.lexsort((blocks.col_idx, blocks.rows))
+        blocks = Blocks(blocks.row_ptr, blocks.col_idx[order], blocks.slot)
+        indices = (blocks.row_ptr.astype(np.int32), blocks.col_idx.astype(np.int32))
+        self._session.check_blocks(pattern, *indices)
+        dense = _blocks.spread(pattern, blocks, data[order])
+        dtype = self._step.buffers[pattern.weight].dtype
+        self._write_all([(name, dense.astype(dtype))], {name: indices})
 
     def _snapshot(self) -> Snapshot:
         """Returns what keeps arrays as they are now, from when they are asked for."""

@@ -99,6 +99,44 @@ class Blocks(torch.nn.Module):
         values = _linear.gather(self.matrix, self.pattern, weight.detach())
         _sharded.take_whole(self.weight, values.to(self.weight.dtype))
 
+    def to_sparse_bsr(self) -> Tensor:
+        """Returns the matrix as PyTorch's `sparse_bsr` tensor. Its values are the parameter's
+        own memory where blocks lie row by row, as they do until an update moves them."""
+        row_ptr, cols, slots = self.matrix.rows_of(self.pattern.numpy())
+        values = _sharded.whole(self.weight)
+        if np.array_equal(slots, np.arange(len(slots))):
+            values = values[: len(slots)]
+        else:
+            values = values[torch.from_numpy(slots).long()]
+        indices = (torch.from_numpy(row_ptr.copy()), torch.from_numpy(cols.copy()))
+        return torch.sparse_bsr_tensor(*indices, values, self.shape)
+
+    @torch.no_grad()
+    def take_sparse_bsr(self, matrix: Tensor) -> None:
+        """Makes the blocks of a `sparse_bsr` tensor of the same shape and block, at most as
+        many as there are slots, the stored ones. What an optimizer keeps stays in its slots."""
+        rows, cols = self.shape
+        expected = f"a sparse_bsr tensor of {rows}x{cols} in blocks of {'x'.join(map(str, self.block))}"
+        if not isinstance(matrix, Tensor):
+            raise _given.refusal(expected, matrix)
+        if matrix.layout != torch.sparse_bsr or matrix.values().dim() != 3:
+            raise StepError(f"expected {expected}, but got one of {list(matrix.shape)}, {matrix.layout}")
+        given = matrix.values()
+        if matrix.shape != self.shape or given.shape[1:] != self.block:
+            block = "x".join(map(str, given.shape[1:]))
+            raise StepError(f"expected {expected}, but got one of {list(matrix.shape)} in {block}")
+        row_ptr, columns = (t.numpy() for t in (matrix.crow_indices(), matrix.col_indices()))
+        lines = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
+        order = np.lexsort((columns, lines))
+        slots = self.matrix.slots
+        if len(order) > slots or len(np.unique(lines * self.matrix.grid[1] + columns)) < len(order):
+            raise StepError(f"expected at most {slots} different blocks, but got {len(order)}")
+        values = given.new_zeros(slots, *self.block)
+        values[: len(order)] = given[torch.from_numpy(order)]
+        found = self.matrix.pattern_from(row_ptr, columns[order], np.arange(len(order)))
+        self.pattern.copy_(torch.from_numpy(found))
+        _sharded.take_whole(self.weight, values.to(self.weight.dtype))
+
     @property
     def kept(self) -> list[tuple[Tensor, Tensor]]:
         """The inputs, and the gradients of the results, of the backward passes since
