@@ -68,7 +68,7 @@ def main():
         flops = 2 * stored * options.tokens
         products = {re.match(r"\w+", kernel)[0] for kernel in done.stdout.split(".visible .entry ")[1:] if "cp.async" in kernel}
         for line in done.stderr.splitlines():
-            row = re.match(r"(\w+) +1 +([\d.]+)  (\w+) +(?:\d+ +){6}([\d.]+) +(\d+) ", line)
+            row = re.match(r"(\w+) +1 +([\d.]+)  (\w+) +(?:\d+ +){7}([\d.]+) +(\d+) ", line)
             if not row or row[1] not in products:
                 continue
             name, us, binding, mflops, instructions = row[1], float(row[2]), row[3], float(row[4]), int(row[5])

@@ -46,6 +46,7 @@ struct Chip {
   unsigned maxCluster;    ///< blocks of a cluster, after opting in; 1: none
   double l2Bandwidth;     ///< bytes a second, to all SMs together
   double memoryBandwidth; ///< bytes a second
+  double launchSeconds;   ///< what a launch of a graph takes beside its work
   double mmaRate;         ///< what `mma.sync` reaches of `tensor`
   double wgmmaRate;       ///< what `wgmma` does; 0 where there is none
 };

@@ -72,7 +72,9 @@ TEST(Model, BindingResourceIsTheOneThatTakesLongest) {
   const Chip &chip = *findChip("sm_90a");
   // 16x16 blocks, lists, 16 block rows, 10 %: 3.9 blocks of a slab are there.
   KernelWork work = getProduct(16, 128, 1.97, 258.6, 9 * 512 * 1.97 + 5104);
-  Prediction prediction = bound(work, chip);
+  ModelParameters alone;
+  alone.launchSeconds = 0;
+  Prediction prediction = bound(work, chip, alone);
   EXPECT_EQ(prediction.binding, Resource::L2);
   EXPECT_NEAR(prediction[Resource::Tensor], 2 * 256 * 128 * 1.97 / 2580, .1);
   EXPECT_NEAR(prediction[Resource::Issue], 258.6 / 4, 1e-9);
@@ -81,12 +83,12 @@ TEST(Model, BindingResourceIsTheOneThatTakesLongest) {
   EXPECT_NEAR(prediction.seconds, prediction[Resource::L2] / 1.83e9, 1e-15);
 
   // Named parameters move the bound.
-  ModelParameters fast;
+  ModelParameters fast = alone;
   fast.l2Bandwidth = 1e14;
   EXPECT_DOUBLE_EQ(bound(work, chip, fast)[Resource::L2], 5104.64 / 64);
   fast.mmaRate = .1;
   EXPECT_EQ(bound(work, chip, fast).binding, Resource::Tensor);
-  ModelParameters serial;
+  ModelParameters serial = alone;
   serial.overlap = 0;
   double all = 0;
   for (double clocks : prediction.clocks)
@@ -117,6 +119,9 @@ TEST(Model, UnitsHaveTheirRates) {
   work.arithmetic[static_cast<unsigned>(Unit::Double)] = 100;
   EXPECT_EQ(bound(work, *findChip("sm_90"))[Resource::Arithmetic], 50);
   EXPECT_EQ(bound(work, *findChip("sm_86"))[Resource::Arithmetic], 1600);
+  // 1600 clocks are less than those of a launch.
+  EXPECT_EQ(bound(work, *findChip("sm_86")).binding, Resource::Launch);
+  work.arithmetic[static_cast<unsigned>(Unit::Double)] = 200;
   EXPECT_EQ(bound(work, *findChip("sm_86")).binding, Resource::Arithmetic);
 }
 
@@ -126,11 +131,31 @@ TEST(Model, MemoryIsOfTheWholeChip) {
   work.memoryBytes = 3.35e9;
   Prediction prediction = bound(work, *findChip("sm_90"));
   EXPECT_EQ(prediction.binding, Resource::Memory);
-  EXPECT_NEAR(prediction.seconds, 1e-3, 1e-12);
+  EXPECT_NEAR(prediction.seconds, 1e-3 + 1.2e-6, 1e-12);
   EXPECT_EQ(stringify(prediction.binding), "memory");
   ModelParameters parameters;
   parameters.memoryBandwidth = 6.7e12;
-  EXPECT_NEAR(bound(work, *findChip("sm_90"), parameters).seconds, 5e-4, 1e-12);
+  EXPECT_NEAR(bound(work, *findChip("sm_90"), parameters).seconds,
+              5e-4 + 1.2e-6, 1e-12);
+}
+
+TEST(Model, LaunchesComeOnTopOfTheirWork) {
+  for (const Chip &chip : getChips())
+    EXPECT_DOUBLE_EQ(chip.launchSeconds, 1.2e-6) << chip.name;
+  const Chip &chip = *findChip("sm_90a");
+  KernelWork work;
+  EXPECT_EQ(bound(work, chip).binding, Resource::Launch);
+  EXPECT_DOUBLE_EQ(bound(work, chip).seconds, 1.2e-6);
+  work.memoryBytes = 3.35e6;
+  EXPECT_DOUBLE_EQ(bound(work, chip).seconds, 1e-6 + 1.2e-6);
+  EXPECT_DOUBLE_EQ(getSeconds({work, work}, chip), 2e-6 + 2.4e-6);
+  // Resources that are not used at one time add up; launches always do.
+  work.blocks = 1000;
+  work.l2Bytes = 9.7e6;
+  ModelParameters parameters;
+  parameters.overlap = 0;
+  parameters.launchSeconds = 5e-6;
+  EXPECT_NEAR(bound(work, chip, parameters).seconds, 7e-6, 1e-12);
 }
 
 /// Work whose time is that of L2.
@@ -164,6 +189,15 @@ TEST(TileSearch, LessEffortDecidesBetweenEqualTimes) {
   EXPECT_EQ(search.best, 2);
   search.consider(3, getTransfer(101), {/*lacks=*/0, /*factor=*/1, 1});
   EXPECT_EQ(search.best, 2);
+}
+
+TEST(TileSearch, AnotherLaunchHasToBeWorthIt) {
+  TileSearch<int> search(*findChip("sm_90a"));
+  search.consider(1, getTransfer(.2));
+  search.consider(2, {getTransfer(.1), getTransfer(.01)});
+  EXPECT_EQ(search.best, 1);
+  search.consider(3, {getTransfer(.02), getTransfer(.01)});
+  EXPECT_EQ(search.best, 3);
 }
 
 TEST(TileSearch, WhatIsWantedMostComesFirst) {

@@ -94,6 +94,12 @@ struct CommandLine {
           "Bytes a second of a GPU's memory, in the report, instead of the "
           "chip's"),
       llvm::cl::value_desc("bytes"), llvm::cl::cat(category)};
+  llvm::cl::opt<double> launchTime{
+      "launch-time",
+      llvm::cl::desc(
+          "Microseconds that a launch takes on a GPU beside what it does, in "
+          "the report, instead of the chip's"),
+      llvm::cl::value_desc("us"), llvm::cl::cat(category)};
   llvm::cl::opt<double> overlap{
       "overlap",
       llvm::cl::desc(

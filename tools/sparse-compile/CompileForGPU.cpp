@@ -72,6 +72,11 @@ getModelParameters(const CommandLine &options) {
     if (Error error = verify(
             *bandwidth, *bandwidth > 0 && std::isfinite(*bandwidth), "above 0"))
       return error;
+  double launchTime = options.launchTime;
+  if (Error error =
+          verify(options.launchTime,
+                 launchTime >= 0 && std::isfinite(launchTime), "0 or above"))
+    return error;
   auto get = [](const cl::opt<double> &option) {
     return option.getNumOccurrences() ? std::optional<double>(option.getValue())
                                       : std::nullopt;
@@ -81,6 +86,8 @@ getModelParameters(const CommandLine &options) {
   parameters.wgmmaRate = get(options.wgmmaRate);
   parameters.l2Bandwidth = get(options.l2Bandwidth);
   parameters.memoryBandwidth = get(options.memoryBandwidth);
+  if (std::optional<double> given = get(options.launchTime))
+    parameters.launchSeconds = *given * 1e-6;
   parameters.overlap = get(options.overlap).value_or(parameters.overlap);
   return parameters;
 }

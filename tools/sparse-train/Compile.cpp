@@ -92,12 +92,12 @@ static uint64_t hashPatternFiles(const std::string &option, uint64_t hash) {
 /// with its value behind a "=": not one that says what is written where.
 static bool saysHowToCompile(std::string_view option) {
   static const std::set<std::string_view> withValue = {
-      "mark",           "target-cpu",   "target",           "vector-bits",
-      "num-registers",  "l1-bytes",     "l2-bytes",         "mma-rate",
-      "wgmma-rate",     "l2-bandwidth", "memory-bandwidth", "overlap",
-      "attention-keys", "score-norm",   "shard-state",      "stages",
-      "stage",          "memory",       "micro-batches",    "schedule",
-      "max-operations"};
+      "mark",          "target-cpu",     "target",           "vector-bits",
+      "num-registers", "l1-bytes",       "l2-bytes",         "mma-rate",
+      "wgmma-rate",    "l2-bandwidth",   "memory-bandwidth", "launch-time",
+      "overlap",       "attention-keys", "score-norm",       "shard-state",
+      "stages",        "stage",          "memory",           "micro-batches",
+      "schedule",      "max-operations"};
   static const std::set<std::string_view> flags = {
       "print-report",   "cubin", "assemble", "drop-updates",
       "require-sparse", "tf32",  "timers",   "find-attention",

@@ -28,10 +28,10 @@ def read_report(text):
             break
         if line.startswith(("total", "plans of patterns")):
             continue
-        if len(line.split()) < 15:
+        if len(line.split()) < 16:
             break
         name, launches, _, _, *numbers = line.split()
-        instructions, l1 = float(numbers[7]), float(numbers[8]) * 1024
+        instructions, l1 = float(numbers[8]), float(numbers[9]) * 1024
         rows[name] = {"launches": int(launches), "instructions": instructions, "bytes": l1}
     return rows
 

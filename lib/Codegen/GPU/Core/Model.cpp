@@ -13,7 +13,7 @@ using namespace mlir::bsr::gpu;
 
 llvm::StringRef mlir::bsr::gpu::stringify(Resource resource) {
   static constexpr llvm::StringLiteral names[numResources] = {
-      "tensor", "issue", "arithmetic", "shared", "L2", "memory"};
+      "tensor", "issue", "arithmetic", "shared", "L2", "memory", "launch"};
   return names[static_cast<unsigned>(resource)];
 }
 
@@ -61,12 +61,25 @@ Prediction mlir::bsr::gpu::bound(const KernelWork &work, const Chip &chip,
   double memory = parameters.memoryBandwidth.value_or(chip.memoryBandwidth);
   clocks(Resource::Memory) = work.memoryBytes / memory * chip.clock;
 
-  const auto *longest = llvm::max_element(prediction.clocks);
+  // The launches of a graph are one after the other.
+  double launch =
+      parameters.launchSeconds.value_or(chip.launchSeconds) * chip.clock;
+  llvm::ArrayRef<double> used(prediction.clocks);
+  double longest = *llvm::max_element(used);
+  double all = std::accumulate(used.begin(), used.end(), 0.0);
+  clocks(Resource::Launch) = launch;
   prediction.binding =
-      static_cast<Resource>(longest - prediction.clocks.begin());
-  double all =
-      std::accumulate(prediction.clocks.begin(), prediction.clocks.end(), 0.0);
+      static_cast<Resource>(llvm::max_element(used) - used.begin());
   prediction.seconds =
-      (*longest + (1 - parameters.overlap) * (all - *longest)) / chip.clock;
+      (launch + longest + (1 - parameters.overlap) * (all - longest)) /
+      chip.clock;
   return prediction;
+}
+
+double mlir::bsr::gpu::getSeconds(llvm::ArrayRef<KernelWork> launches,
+                                  const Chip &chip) {
+  double seconds = 0;
+  for (const KernelWork &work : launches)
+    seconds += bound(work, chip).seconds;
+  return seconds;
 }

@@ -23,21 +23,17 @@ static constexpr int64_t rowLanes = 4, colLanes = 8;
 static constexpr int64_t four = 4;
 static constexpr int64_t floatBytes = 4;
 
-/// What all blocks of threads do, about.
-static KernelWork getWork(const DenseOperands &operands,
-                          const DenseTile &tile) {
-  KernelWork work;
-  work.blocks =
-      double(tile.getNumTiles(operands) * operands.batch.size * tile.parts);
-  work.warps = double(blockWarps);
-
+/// What the launches of `tile` do, about.
+static SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
+                                              const DenseTile &tile) {
   // Of a block of threads.
-  double length = double(tile.partLength);
+  KernelWork work;
+  double length = double(tile.partLength), warps = double(blockWarps);
   double sums = double(tile.left.tile * tile.right.tile);
   double products = sums * length / BlockBuilder::warpThreads;
   double laneRows = double(tile.getWarpRows()) / rowLanes;
   double laneCols = double(tile.getWarpCols()) / colLanes;
-  double loads = work.warps * length * (laneRows + laneCols) / four;
+  double loads = warps * length * (laneRows + laneCols) / four;
   double stages = length / DenseTile::innerTile;
   double copies = 0;
   for (auto [side, place] : {std::pair(&operands.left, &tile.left),
@@ -46,22 +42,11 @@ static KernelWork getWork(const DenseOperands &operands,
               double(side->copied * BlockBuilder::warpThreads);
   // Counted in kernels that were emitted.
   constexpr double perStage = 60, perCopy = 3;
-  double copied =
-      length * double(tile.left.tile + tile.right.tile) * floatBytes;
-  double stored = sums * floatBytes;
   work.instructions =
-      products + loads + copies * perCopy + work.warps * perStage * stages;
-  work.longestWarp = work.instructions / work.warps;
+      products + loads + copies * perCopy + warps * perStage * stages;
   work.arithmetic[static_cast<unsigned>(Unit::Float)] = products;
-  work.sharedBytes =
-      loads * copiedBytes * BlockBuilder::warpThreads + copied + stored;
-  work.l2Bytes = copied + stored;
-  work.multiplyByBlocks();
-  if (tile.parts != 1)
-    work.l2Bytes +=
-        double((tile.parts + 1) * operands.getType().getNumElements()) *
-        floatBytes;
-  return work;
+  work.sharedBytes = loads * copiedBytes * BlockBuilder::warpThreads;
+  return tile.getLaunches(operands, work);
 }
 
 /// What kernels do in which an element of the result is a thread's, about.
@@ -99,9 +84,11 @@ static std::optional<DenseTile> choose(const DenseOperands &operands,
     DenseTile tile = DenseTile::get(
         operands, someRows, someCols, /*isSwizzled=*/true,
         [](int64_t length, bool) { return length * floatBytes; });
-    tile.setParts(operands);
-    if (tile.setStages(operands, chip))
-      search.consider(tile, getWork(operands, tile));
+    for (int64_t parts = tile.getMostParts(operands); parts >= 1; --parts) {
+      tile.setParts(operands, parts);
+      if (tile.setStages(operands, chip))
+        search.consider(tile, getLaunches(operands, tile));
+    }
   }
   return search.best;
 }
@@ -118,7 +105,7 @@ std::optional<DenseTile> bsr::gpu::chooseLaneTile(const DenseOperands &operands,
     tile = choose(operands, chip, /*rows=*/0, /*cols=*/0);
   if (tile && !isGiven &&
       bound(getPlainWork(operands), chip).seconds <=
-          bound(getWork(operands, *tile), chip).seconds)
+          getSeconds(getLaunches(operands, *tile), chip))
     return std::nullopt;
   return tile;
 }

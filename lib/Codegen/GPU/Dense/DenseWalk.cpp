@@ -27,20 +27,47 @@ DenseTile DenseTile::get(
   return result;
 }
 
-void DenseTile::setParts(const DenseOperands &operands) {
-  if (operands.norms) {
-    // A norm is of whole sums.
-    partLength = llvm::alignTo(operands.inner.size, innerTile);
-    return;
-  }
+int64_t DenseTile::getMostParts(const DenseOperands &operands) const {
+  if (operands.norms) // A norm is of whole sums.
+    return 1;
   int64_t blocks = operands.batch.size * getNumTiles(operands);
   // A part is of 8 stages at least.
-  parts = std::clamp<int64_t>(
+  return std::clamp<int64_t>(
       enoughBlocks / blocks, 1,
       std::max<int64_t>(1, operands.inner.size / (8 * innerTile)));
+}
+
+void DenseTile::setParts(const DenseOperands &operands, int64_t count) {
   partLength =
-      llvm::alignTo(llvm::divideCeil(operands.inner.size, parts), innerTile);
+      llvm::alignTo(llvm::divideCeil(operands.inner.size, count), innerTile);
   parts = llvm::divideCeil(operands.inner.size, partLength);
+}
+
+SmallVector<KernelWork, 2> DenseTile::getLaunches(const DenseOperands &operands,
+                                                  KernelWork products) const {
+  constexpr double sumBytes = 4;
+  KernelWork &work = products;
+  work.blocks = double(getNumTiles(operands) * operands.batch.size * parts);
+  work.warps = double(blockWarps);
+  double copied = double(partLength * (left.tile + right.tile) *
+                         operands.getElementBytes());
+  double stored = double(left.tile * right.tile) * sumBytes;
+  work.longestWarp = work.instructions / work.warps;
+  work.sharedBytes += copied + stored;
+  work.l2Bytes = copied + stored;
+  work.multiplyByBlocks();
+  if (parts == 1)
+    return {work};
+  double count = double(operands.getNumSums());
+  // A thread adds two sums of each part.
+  constexpr double perThread = 20, perPart = 3;
+  KernelWork sum;
+  sum.warps = double(blockWarps);
+  sum.blocks = std::ceil(count / 2 / double(blockThreads));
+  sum.longestWarp = perThread + perPart * double(parts);
+  sum.instructions = sum.blocks * sum.warps * sum.longestWarp;
+  sum.l2Bytes = sum.sharedBytes = double(parts + 1) * count * sumBytes;
+  return {work, sum};
 }
 
 bool DenseTile::setStages(const DenseOperands &operands, const Chip &chip) {

@@ -37,8 +37,14 @@ struct DenseTile {
       bool isSwizzled,
       llvm::function_ref<int64_t(int64_t length, bool isInnerLast)> getPitch);
 
-  /// Cuts inner numbers in parts if blocks of threads are few.
-  void setParts(const DenseOperands &operands);
+  /// Into how many parts inner numbers may be cut, so that blocks of threads
+  /// are not few; and cuts them in about `count` of these.
+  int64_t getMostParts(const DenseOperands &operands) const;
+  void setParts(const DenseOperands &operands, int64_t count);
+  /// What launches do, about, of which a block of threads does `products`
+  /// beside copies and stores: one, and, of parts, the one that adds them up.
+  SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
+                                         KernelWork products) const;
   /// Sets the stages to the most that fit; false if 2 do not.
   bool setStages(const DenseOperands &operands, const Chip &chip);
 

@@ -8,10 +8,37 @@
 
 #include "DenseMultiplier.h"
 #include "bsr/Codegen/GPU/Core/Multiplier.h"
+#include "bsr/Codegen/GPU/Core/TileSearch.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
+
+/// What the launches of `tile` do, about.
+static SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
+                                              const DenseTile &tile) {
+  // Of a block of threads.
+  KernelWork work;
+  double length = double(tile.partLength);
+  double flops = 2.0 * double(tile.left.tile * tile.right.tile) * length;
+  int64_t bytes = operands.getElementBytes();
+  bool isTF32 = bytes == 4;
+  bsr::gpu::TensorType type =
+      isTF32 ? bsr::gpu::TensorType::TF32 : bsr::gpu::TensorType::Half;
+  work.tensorFlops[static_cast<unsigned>(type)] = flops;
+  // Instructions of PTX for an mma of 16 inner numbers, and for a stage,
+  // counted in kernels that were emitted.
+  double perProduct = isTF32 ? 8 : 2;
+  constexpr double perStage = 60;
+  work.instructions =
+      perProduct * flops / (2 * fragmentRows * fragmentCols * fragmentRows) +
+      perStage * double(blockWarps) * length / DenseTile::innerTile;
+  // Warps along the columns load the same rows, and the other way round.
+  work.sharedBytes = length * double(bytes) *
+                     double(tile.left.tile * DenseTile::colWarps +
+                            tile.right.tile * DenseTile::rowWarps);
+  return tile.getLaunches(operands, work);
+}
 
 std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
                                                   GPUAttr target) {
@@ -26,10 +53,14 @@ std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
                        return Fragments::getPitch(
                            length, operands.getElementBytes(), isInnerLast);
                      });
-  tile.setParts(operands);
-  if (!tile.setStages(operands, *findChip(target.getChip())))
-    return std::nullopt;
-  return tile;
+  const Chip &chip = *findChip(target.getChip());
+  TileSearch<DenseTile> search(chip);
+  for (int64_t parts = tile.getMostParts(operands); parts >= 1; --parts) {
+    tile.setParts(operands, parts);
+    if (tile.setStages(operands, chip))
+      search.consider(tile, getLaunches(operands, tile));
+  }
+  return search.best;
 }
 
 namespace {

@@ -51,7 +51,7 @@ SmallVector<MemRefType> LinePlan::getTypes(MLIRContext *context) const {
 }
 
 void LinePlan::cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio,
-                             std::optional<double> seconds) {
+                             const KernelWork *work) {
   int64_t groups = getNumGroups();
   itemsAtOnce = chip.multiprocessors / blocks;
   double others = double(groups * blocks) / double(chip.multiprocessors);
@@ -62,10 +62,15 @@ void LinePlan::cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio,
   constexpr double noticeable = 1.25;
   if (groups == 1 || others + fullRatio < noticeable * (others + 1))
     return;
-  // What two launches may cost beside what they do; not known without a device.
-  constexpr double launchSeconds = 5e-6;
+  // Every step has the launch that adds parts, also where no group is long: of
+  // so many patterns, one is taken to have a group that is full. What cuts is a
+  // launch of updates, not of steps.
+  constexpr double patternsOfFull = 4;
   double gain = (fullRatio - 1) / (others + 1);
-  if (seconds && *seconds * gain < launchSeconds)
+  ModelParameters alone;
+  alone.launchSeconds = 0;
+  if (work && bound(*work, chip, alone).seconds * gain <
+                  patternsOfFull * chip.launchSeconds)
     return;
   constexpr int64_t groupsOfPart = 2;
   int64_t count = groups / groupsOfPart + 1;

@@ -98,10 +98,10 @@ struct LinePlan {
   /// Has groups cut, if one of them can have so much to do that a launch with
   /// `blocks` blocks of threads a group takes noticeably longer: a group that
   /// is full of blocks has `fullRatio` times as much to do as the mean.
-  /// `seconds` are those of a launch whose groups are alike: what is gained has
-  /// to be worth two more launches; null if they do not count.
+  /// `work` is that of a launch whose groups are alike: what is gained has to
+  /// be worth that each step has one more; null if it is worth any.
   void cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio,
-                     std::optional<double> seconds);
+                     const KernelWork *work);
 
   /// What a block of threads does, by its number in a launch of groups and
   /// parts, or in a launch of groups that adds parts. The last value is true if

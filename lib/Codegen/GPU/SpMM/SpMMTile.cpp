@@ -231,11 +231,9 @@ LinePlan SpMMTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
       std::min(double(shape.length * plan.lines), double(shape.slots));
   double full = getCost(double(plan.getFullChunks()), stored,
                         std::min(ofLine, double(shape.slots)));
-  std::optional<double> seconds;
-  if (!isGiven)
-    seconds = bound(getWork(shape), chip).seconds;
+  KernelWork work = getWork(shape);
   plan.cutLongGroups(chip, getShares() * getTokenTiles(shape), full / mean,
-                     seconds);
+                     isGiven ? nullptr : &work);
   return plan;
 }
 

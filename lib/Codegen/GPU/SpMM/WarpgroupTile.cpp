@@ -90,11 +90,10 @@ LinePlan WarpgroupTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
   LinePlan plan = getPlan(shape);
   double mean = double(shape.length) *
                 getUnion(shape.getDensity(), getClusterLines(shape));
-  std::optional<double> seconds;
-  if (!isGiven)
-    seconds = bound(getWork(shape), chip).seconds;
+  KernelWork work = getWork(shape);
   plan.cutLongGroups(chip, shareOutputs * getTokenTiles(shape),
-                     double(plan.getFullChunks()) / mean, seconds);
+                     double(plan.getFullChunks()) / mean,
+                     isGiven ? nullptr : &work);
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #define BSR_CODEGEN_GPU_CORE_MODEL_H
 
 #include "support/Chips.h"
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
 #include <array>
 #include <optional>
@@ -34,6 +35,7 @@ struct ModelParameters {
   std::optional<double> wgmmaRate;       ///< see `Chip`
   std::optional<double> l2Bandwidth;     ///< bytes a second
   std::optional<double> memoryBandwidth; ///< bytes a second
+  std::optional<double> launchSeconds;   ///< see `Chip`
   /// How far a launch uses its resources at one time: 1, it takes as long as
   /// the one that takes longest; 0, as all of them one after the other.
   double overlap = 1;
@@ -59,13 +61,15 @@ struct KernelWork {
   void multiplyByBlocks();
 };
 
-/// What may bind a launch.
-enum class Resource { Tensor, Issue, Arithmetic, Shared, L2, Memory };
-constexpr unsigned numResources = 6;
+/// What may bind a launch: what its work needs, or, the last one, that it is a
+/// launch.
+enum class Resource { Tensor, Issue, Arithmetic, Shared, L2, Memory, Launch };
+constexpr unsigned numResources = 7;
 llvm::StringRef stringify(Resource resource);
 
 /// The clocks that each resource of the busiest multiprocessor (L2 and memory:
-/// of the chip) is in use, the one that binds, and the time that follows.
+/// of the chip) is in use, the one that binds, and the time that follows, of
+/// the launch too.
 struct Prediction {
   std::array<double, numResources> clocks{};
   Resource binding = Resource::Issue;
@@ -76,10 +80,13 @@ struct Prediction {
   }
 };
 
-/// What `work` takes at least on `chip`: a roofline of all resources.
-/// Latencies, caches that miss, and the time between launches are not in it.
+/// What `work` takes at least on `chip`: what any launch takes, and a roofline
+/// of all other resources. Latencies and caches that miss are not in it.
 Prediction bound(const KernelWork &work, const Chip &chip,
                  const ModelParameters &parameters = {});
+
+/// The seconds that `launches` take at least, one after the other.
+double getSeconds(llvm::ArrayRef<KernelWork> launches, const Chip &chip);
 
 } // namespace mlir::bsr::gpu
 

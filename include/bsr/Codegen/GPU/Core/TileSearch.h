@@ -37,11 +37,11 @@ public:
     unsigned lacks = 0;
     double factor = 1, effort = 0;
   };
-  /// `work` is what a launch of `tile` does.
-  void consider(const Tile &tile, const KernelWork &work,
+  /// `launches` are what a product of `tile` is, each by what it does.
+  void consider(const Tile &tile, llvm::ArrayRef<KernelWork> launches,
                 Reservations reservations = {}) {
     std::tuple cost(reservations.lacks,
-                    bound(work, chip).seconds * reservations.factor,
+                    getSeconds(launches, chip) * reservations.factor,
                     reservations.effort);
     if (best && least <= cost)
       return;
