@@ -25,7 +25,7 @@ static constexpr char usage[] =
     "  sparse-train [--config FILE] [--set KEY=VALUE]... [--timers]\n"
     "               [--trace STEPS] [--resume [--accept-changes] | "
     "--overwrite]\n"
-    "               [--print-config]\n"
+    "               [--print-config | --dry-run]\n"
     "  sparse-train --resume RUN [--accept-changes] [--set KEY=VALUE]...\n"
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
@@ -48,7 +48,9 @@ static constexpr char usage[] =
     "when which kernel ran in the STEPS steps behind the first, for Chrome or "
     "Perfetto. --print-config prints the configuration as the run would have "
     "it, and\n"
-    "trains nothing.\n"
+    "trains nothing. --dry-run compiles the step, runs it on one batch, prints "
+    "what is\n"
+    "sparse, the memory and the time that it took, and leaves no run folder.\n"
     "\n"
     "The second learns a vocabulary of N tokens (4096) on the TEXT, files and\n"
     "folders, and writes it encoded, a SHARE (0.05) of the documents held "
@@ -124,7 +126,8 @@ static int runTrain(Words words) {
   std::string config, resumed;
   std::vector<std::string> settings;
   Existing existing = Existing::Refuse;
-  bool timers = false, acceptChanges = false, printConfig = false;
+  bool timers = false, acceptChanges = false, printConfig = false,
+       isDry = false;
   int64_t traceSteps = 0;
   while (!words.done()) {
     std::string word = words.take();
@@ -134,6 +137,10 @@ static int runTrain(Words words) {
     }
     if (word == "--print-config") {
       printConfig = true;
+      continue;
+    }
+    if (word == "--dry-run") {
+      isDry = true;
       continue;
     }
     if (word == "--version") {
@@ -163,6 +170,12 @@ static int runTrain(Words words) {
   if (acceptChanges && existing != Existing::Resume)
     fail("expected --accept-changes together with --resume, but got it ",
          "without");
+  if (isDry && (existing != Existing::Refuse || timers || printConfig))
+    fail("expected --dry-run beside --config and --set alone, but got it with ",
+         printConfig                       ? "--print-config"
+         : timers                          ? "--timers or --trace"
+         : existing == Existing::Overwrite ? "--overwrite"
+                                           : "--resume");
   if (acceptChanges)
     existing = Existing::ResumeChanged;
   if (!resumed.empty()) {
@@ -183,6 +196,14 @@ static int runTrain(Words words) {
   Ranks ranks;
   try {
     Config parsed = readConfig(config, settings, kind);
+    if (ranks.isFirst())
+      for (const std::string &note : parsed.notes)
+        std::printf("note: %s\n", note.c_str());
+    if (isDry) {
+      runDry(parsed, ranks);
+      ranks.leave();
+      return finishOutput();
+    }
     if (timers)
       parsed.compileOptions.push_back("--timers");
     int status = runTraining(parsed, existing, timers, traceSteps, ranks);
