@@ -308,6 +308,10 @@ static void requireValues(const Config &config) {
   if (config.task.empty() && hasTokens && hasData)
     fail("expected configuration key 'tokens' or 'data' to have a value where "
          "no task says which, but got both");
+  if (config.shardState && !config.values.empty())
+    fail("expected configuration key 'values' to be left out beside "
+         "shard_state, with which no process has the whole state, but got '",
+         excerpt(config.values), "'");
   if (config.task.empty() && !hasTokens && !hasData)
     missing.push_back("'tokens' or 'data'");
   if (config.task == "arrays" ? !hasData : !config.task.empty() && !hasTokens)

@@ -99,9 +99,6 @@ void FirstValues::write(Session &session) const {
     std::optional<std::string> dense = read(buffer.index);
     if (!dense)
       continue;
-    if (buffer.isShard())
-      fail("expected state in one piece, without shard_state, to begin with ",
-           file->where(), ", but got a share of '", buffer.name, "'");
     bsr_buffer_info info;
     bsr_step_buffer(step, buffer.index, &info);
     if (info.kind == BSR_VALUES) {

@@ -6,6 +6,7 @@
 #include "../Version.h"
 #include "Config.h"
 #include "Ranks.h"
+#include "Record.h"
 #include "RunFolder.h"
 #include "Tokenize.h"
 #include "Train.h"
@@ -30,6 +31,7 @@ static constexpr char usage[] =
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
     "                        [--suffix ENDING]... TEXT...\n"
+    "  sparse-train record [--done STEPS] RUN\n"
     "  sparse-train --version\n"
     "\n"
     "The first trains; FILE is YAML, and --set overrides it. A run folder "
@@ -58,6 +60,10 @@ static constexpr char usage[] =
     "From folders it takes the files whose names end in an ENDING. Bytes that "
     "are no\n"
     "UTF-8 become U+FFFD.\n"
+    "\n"
+    "The third is for loops in other programs (sparse_opt.Recorder): it writes "
+    "what\n"
+    "these measure, JSON lines on standard input, to the run folder RUN.\n"
     "\n"
     "Keys of the configuration:\n";
 
@@ -119,6 +125,26 @@ static int runTokenize(Words words) {
     fail("expected at least one text, but got none");
   std::signal(SIGPIPE, SIG_IGN);
   tokenize(options);
+  return 0;
+}
+
+static int runRecord(Words words) {
+  std::string folder;
+  int64_t done = 0;
+  while (!words.done()) {
+    std::string word = words.take();
+    if (word == "--done")
+      done = int64_t(parseNumber(word, words.value(word), 0, 1e15));
+    else if (word.rfind("--", 0) == 0 || !folder.empty())
+      fail("expected sparse-train record [--done STEPS] RUN, but got '", word,
+           "'");
+    else
+      folder = word;
+  }
+  if (folder.empty())
+    fail("expected a run folder to record in, but got none");
+  std::signal(SIGPIPE, SIG_IGN);
+  record(folder, done);
   return 0;
 }
 
@@ -223,6 +249,8 @@ int main(int argc, char **argv) {
     Words words(argc - 1, argv + 1);
     if (argc > 1 && argv[1] == std::string("tokenize"))
       return words.take(), runTokenize(words);
+    if (argc > 1 && argv[1] == std::string("record"))
+      return words.take(), runRecord(words);
     return runTrain(words);
   } catch (const std::filesystem::filesystem_error &error) {
     std::fprintf(stderr, "error: expected '%s' to be accessible, but got: %s\n",

@@ -33,6 +33,14 @@ def order(count: int, seed: int = 0) -> Iterator[int]:
         epoch += 1
 
 
+def refused(folder: Path, *settings: str) -> str:
+    """Returns the error of a run that sparse-train refuses."""
+    command = ["sparse-train", "--config", str(folder / "train.yaml")]
+    for setting in settings:
+        command += ["--set", setting]
+    return subprocess.run(command, capture_output=True, text=True).stderr.strip()
+
+
 def train(folder: Path, *settings: str) -> list[float]:
     """Runs sparse-train from a folder, and returns its losses."""
     command = ["sparse-train", "--config", str(folder / "train.yaml")]

@@ -23,7 +23,7 @@ import sparse_opt
 import sparse_opt.torch
 import train_folder
 from refusals import refuse
-from sparse_opt import Group
+from sparse_opt import Group, _marks, _start
 
 warnings.simplefilter("ignore")
 
@@ -117,6 +117,16 @@ print("largest", largest == [float(step({n: a[order] for n, a in first.items()})
 subprocess.run(["rm", "-r", folder / "moved" / "run"], check=True)
 rigl = train_folder.train(folder / "moved", "sparsity.method=rigl", "sparsity.every=5")
 print("rigl", rigl[-1] < 0.5 * rigl[0])
+
+# Values that lack a weight are no reason for zeros.
+# CHECK: error: expected the step to say what parameter 'head.weight' begins with, but got no rule
+# CHECK: error: expected the file of configuration key 'values' to have weight 'head.weight' for init largest, but got none
+lacking = folder / "lacking"
+arguments = _marks.arguments_of(exported)
+values = {n: (v, arguments[n].type) for n, v in exported.program.values()}
+_start.write_tensors(lacking, {n: v for n, v in values.items() if n != "head.weight"})
+print(train_folder.refused(folder / "dense", f"values={lacking}", "run=none"))
+print(train_folder.refused(folder / "largest", f"values={lacking}", "run=none", "sparsity.init=largest"))
 
 # What cannot be saved is one sentence.
 # CHECK: expected a folder without a train.yaml, but got '{{.*}}dense/train.yaml': remove it, or save to another folder
