@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Finds the key that a user may have meant.
+// Finds the keys that a user may have meant.
 
 #include "Keys.h"
 
@@ -33,19 +33,30 @@ std::string bsr::numberText(double value) {
   return {text, std::to_chars(text, std::end(text), value).ptr};
 }
 
+std::vector<std::string>
+bsr::nearestFirst(const std::string &name,
+                  const std::vector<std::string> &names) {
+  std::multimap<size_t, std::string> byDistance; // equal ones stay in order
+  for (const std::string &each : names)
+    byDistance.emplace(editDistance(name.substr(0, longest), each), each);
+  std::vector<std::string> sorted;
+  for (const auto &[distance, each] : byDistance)
+    sorted.push_back(each);
+  return sorted;
+}
+
 void bsr::refuseKey(const std::string &name,
-                    const std::vector<std::string> &known,
-                    const std::map<std::string, std::string> &others) {
+                    const std::vector<std::string> &known) {
+  constexpr size_t most = 3;
   std::string start = name.substr(0, longest);
-  auto other = others.find(start);
-  if (other != others.end() &&
-      std::count(known.begin(), known.end(), other->second))
-    start = other->second;
-  auto nearest =
-      std::min_element(known.begin(), known.end(),
-                       [&](const std::string &a, const std::string &b) {
-                         return editDistance(start, a) < editDistance(start, b);
-                       });
-  fail("expected a configuration key (the nearest is '", *nearest,
-       "'), but got '", excerpt(name), "'");
+  std::vector<std::string> names = nearestFirst(name, known);
+  size_t least = editDistance(start, names.front()), count = 1;
+  while (count < std::min(most, names.size()) &&
+         editDistance(start, names[count]) <= least + 1)
+    ++count;
+  std::string text;
+  for (size_t i = 0; i < count; ++i)
+    text += (i ? ", '" : "'") + names[i] + "'";
+  fail("expected a configuration key (the nearest ", count > 1 ? "are " : "is ",
+       text, "), but got '", excerpt(name), "'");
 }

@@ -36,6 +36,8 @@ struct KeyRule {
   /// True for a key that only the command line may give a value: no
   /// configuration has one, neither one that is read nor one that is written.
   bool isOfCommandLine = false;
+  /// True for a text that names a file or a folder.
+  bool isPath = false;
 };
 
 /// A key of the structure `S`; a dot separates its section from its name.
@@ -63,11 +65,14 @@ std::string excerpt(const std::string &text);
 /// The shortest text that reads back as `value`.
 std::string numberText(double value);
 
-/// Throws the error for `name`, which is none of the keys `known`. `others` has
-/// what other programs call them.
+/// `names`, those that are most like `name` first.
+std::vector<std::string> nearestFirst(const std::string &name,
+                                      const std::vector<std::string> &names);
+
+/// Throws the error for `name`, which is none of the keys `known`: it names the
+/// nearest ones, at most three.
 [[noreturn]] void refuseKey(const std::string &name,
-                            const std::vector<std::string> &known,
-                            const std::map<std::string, std::string> &others);
+                            const std::vector<std::string> &known);
 
 /// The key called `name`, or null.
 template <typename S>

@@ -16,6 +16,7 @@ from sparse_opt._marks import Mark
 from sparse_opt._method import Method, Weight, highest, lowest
 from sparse_opt._program import Export
 from sparse_opt._description import Blocks, Buffer, Counters, Pattern
+from sparse_opt._recorder import Recorder
 from sparse_opt._rules import Group
 from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step, compile
@@ -28,7 +29,7 @@ __commit__ = _commit()
 
 __all__ = [
     "Blocks", "Buffer", "Counters", "Evaluation", "ExplainedWeight", "Explanation", "Export",
-    "ExportError", "ExportedWeight", "Group", "Mark", "Method", "Pattern", "Sparsity", "Step",
-    "StepError", "Weight", "Weights", "compile", "explain", "highest", "lowest",
+    "ExportError", "ExportedWeight", "Group", "Mark", "Method", "Pattern", "Recorder", "Sparsity",
+    "Step", "StepError", "Weight", "Weights", "compile", "explain", "highest", "lowest",
     "masks",
 ]  # fmt: skip

@@ -82,6 +82,16 @@ class PatternUpdate(ctypes.Structure):
     ]
 
 
+class PatternStatistics(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in (
+            "blocks", "all_blocks", "ever_stored", "most_in_row", "most_in_column",
+            "pruned", "regrown", "newest", "newest_pruned",
+        )
+    ]  # fmt: skip
+
+
 class SparseWeight(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p)] + [
         (name, ctypes.c_int64)

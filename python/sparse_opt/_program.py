@@ -10,6 +10,7 @@ user's own state and batches, stays with the program that was exported.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -20,7 +21,7 @@ from sparse_opt import _description, _device_arrays, _marks
 from sparse_opt._check import Call, Rerun
 from sparse_opt._description import Blocks, Counters
 from sparse_opt._errors import StepError
-from sparse_opt._marks import Mark
+from sparse_opt._marks import Mark, Marks
 
 if TYPE_CHECKING:
     from sparse_opt._explain import Weights
@@ -83,6 +84,10 @@ class Program(Protocol):
 
     def examples(self) -> Iterable[tuple[str, Array]]:
         """Returns what the exported call took behind the state, by name."""
+
+    def limit_of(self, name: str) -> int | None:
+        """Returns below which number the integers of an array of the batch have to lie, if
+        the program says so."""
 
     def rate(self) -> float | None:
         """Returns the learning rate of the next step, if the program has one."""
@@ -161,6 +166,40 @@ class Export(str):
             self._weights = _explain.weights_of(self)
         return self._weights
 
+    def save(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        marks: Marks | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Writes all that `sparse-train` trains the step with, into a folder:
+
+            step.mlir           the text
+            values.safetensors  what its state begins with, by the names of its arguments
+            data.safetensors    examples, an array for each of the batch
+            train.yaml          a configuration, which says what each array is
+
+        `sparse-train --config FOLDER/train.yaml` then trains, with the rate that the
+        optimizer has now. Weights with marks begin with random blocks, as by `compile`.
+
+        Args:
+          folder: is made if there is none.
+          marks: which weights are block-sparse, as in `compile`; by default those that the
+            export was given.
+          data: the examples, an array `[N, ...]` for each one of the batch `[B, ...]`, by
+            the last word of its name, and maybe `held_out.<name>`, those that losses are
+            measured on. By default the exported batch is both, and to be replaced.
+
+        Raises:
+          ExportError: the folder has a train.yaml; the export is no training step or has
+            block-sparse layers, masks or integers below 0, which `sparse-train` does not
+            take.
+        """
+        from sparse_opt import _start  # which compiles exports
+
+        _start.save(self, folder, marks, data)
+
     def __repr__(self) -> str:
         arguments = _marks.arguments_of(self)
         weights = [a for a in arguments.values() if a.is_weight]
@@ -198,6 +237,9 @@ class NamedArrays:
 
     def examples(self) -> Iterable[tuple[str, Array]]:
         return ()
+
+    def limit_of(self, name: str) -> int | None:
+        return None
 
     def rate(self) -> float | None:
         return None

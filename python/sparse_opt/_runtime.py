@@ -24,7 +24,7 @@ from sparse_opt._device_arrays import DeviceArray, ForeignArray
 from sparse_opt._errors import StepError
 from sparse_opt._library import (
     DTYPES, KINDS, NORMS, TYPES, BufferInfo, CountersStruct, PatternInfo,
-    PatternUpdate, PatternView, ReplacementStruct, c_path, c_text, check, library,
+    PatternStatistics, PatternUpdate, PatternView, ReplacementStruct, c_path, c_text, check, library,
 )  # fmt: skip
 
 
@@ -413,6 +413,16 @@ class Session:
         return Blocks(
             seen(view.row_ptr, lines), seen(view.col_idx, count), seen(view.slot, count)
         )
+
+    def statistics(self, pattern: Pattern) -> PatternStatistics:
+        """Returns what is counted of the pattern, in blocks."""
+        statistics = PatternStatistics()
+        check(
+            library().bsr_session_statistics(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(statistics)
+            )
+        )
+        return statistics
 
     def view(self, pattern: Pattern) -> PatternView:
         """Returns where the pattern lies."""

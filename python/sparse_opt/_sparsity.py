@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparse_opt import _given, _library, _method
+from sparse_opt import _given, _library, _method, _statistics
 from sparse_opt._description import Array, Pattern
 from sparse_opt._errors import StepError
 from sparse_opt._exclusive import Use, exclusive
@@ -33,7 +33,7 @@ class Sparsity:
         sparsity = sparse_opt.Sparsity(step, [Group(method="rigl", every=100)], steps=10000)
         for batch in batches:
             loss = step(batch, scores=sparsity.needs_scores)
-            sparsity.update()
+            changed = sparsity.update()
 
     Before the first step it makes the patterns that the groups ask for.
 
@@ -74,14 +74,16 @@ class Sparsity:
                     f" largest, since the program has the weights, but got '{group.file}'"
                 )
         scored = {b.pattern for b in step._step.buffers if b.kind == "scores"}
-        self._updates = Updates(
-            rules,
-            steps,
-            [
-                Member(p, is_frozen=not step._is_dynamic(p), has_scores=p.index in scored)
-                for p in step.patterns.values()
-            ],
-        )
+        members = [
+            Member(p, is_frozen=not step._is_dynamic(p), has_scores=p.index in scored)
+            for p in step.patterns.values()
+        ]
+        try:
+            self._updates = Updates(rules, steps, members)
+        except StepError as error:
+            if "--score-norm" not in str(error):
+                raise
+            raise StepError(f"{error}: compile it with sparsity=groups") from error
         if not step.counters.steps and not step.counters.pattern_updates:
             for member in self._updates.members:
                 self._initialize(member)
@@ -122,21 +124,26 @@ class Sparsity:
         }
 
     @exclusive
-    def update(self) -> int:
+    def update(self) -> dict[str, Any]:
         """Updates the patterns that are due after the step that was called last.
 
         A second call after the same step does nothing.
 
         Returns:
-          How many blocks were pruned.
+          What `sparse-train` records of an update, under the same names (docs/runs.md):
+          `pruned` and `regrown` blocks, `turnover`, `drop`, `density`, `used`, `lost`,
+          `imbalance`, and of each weight `weight_density` and so on. Nothing where no
+          update was due.
         """
         step, is_done = self._place()
         if not is_done or step == self._updated:
-            return 0
+            return {}
         self._updated = step
+        stored = sum(self._step._session.statistics(p).blocks for p in self._step._step.patterns)
         before = self._step.counters.blocks_pruned
         native, own = {}, []
-        for member, due in self._updates.due(step):
+        updates = list(self._updates.due(step))
+        for member, due in updates:
             if isinstance(member.group.method, Method):
                 own.append((member.pattern, member.group.method, due.drop))
             else:
@@ -148,7 +155,19 @@ class Sparsity:
             self._step._session.update(
                 [native.get(p.index, stays) for p in self._step.patterns.values()]
             )
-        return self._step.counters.blocks_pruned - before
+        if not updates:
+            return {}
+        drops = [due.drop for _, due in updates if _method_of(due) in ("set", "rigl")]
+        pruned = self._step.counters.blocks_pruned - before
+        return {
+            **({"drop": max(drops)} if drops else {}),
+            "turnover": pruned / stored if stored else 0,
+            **_statistics.of(self._step, {m.pattern.name for m, _ in updates}),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Returns what `sparse-train` records of patterns before the first step."""
+        return _statistics.of(self._step)
 
     @exclusive
     def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:

@@ -34,6 +34,7 @@ from sparse_opt._marks import Marks
 from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program, Shapes
 from sparse_opt._ranks import Ranks
+from sparse_opt._rules import Groups, groups_of, score_options
 from sparse_opt._shapes import Shape, shown
 from sparse_opt._sparsity import updates_of
 from sparse_opt._values import Choice, Values, is_kept
@@ -52,6 +53,7 @@ def compile(
     pattern: Choice | None = None,
     library: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
+    sparsity: Groups = (),
     comm: Any = None,
     check: int = 2,
     shapes: Sequence[Any] = (),
@@ -79,6 +81,8 @@ def compile(
         drops what is not zero. Those of block-sparse layers are the layers' own.
       library: where to keep the shared library; by default it is not kept.
       options: further options of `sparse-compile`.
+      sparsity: the groups that `Sparsity` will update patterns by: the step is compiled
+        with what their methods need, as the scores of blocks of `rigl`.
       comm: `MPI.COMM_WORLD` of mpi4py, or `"mpi"` without it, to train with all
         processes that an MPI has started: each calls this, and the step with batches of
         its own; gradients and loss are means over all. Rank 0 compiles, and has the
@@ -97,6 +101,7 @@ def compile(
     """
     given = _compiler.compilable_marks(export, marks, seed)
     options = _given.listed("a list of options of sparse-compile", options)
+    options = score_options(groups_of(sparsity), options) if sparsity else options
     shapes = _given.listed("a list of batches as shapes", shapes)
     max_shapes = _given.integer("max_shapes", max_shapes, 1)
     program = export.program if isinstance(export, Export) else None

@@ -44,6 +44,8 @@ from sparse_opt._values import Choice
 __all__ = ["SparseModule"]
 
 _KEY = "sparse_opt"
+# What is logged of updates.
+_RECORDED = ("density", "turnover", "pruned", "regrown")
 
 
 class SparseModule(lightning.LightningModule):  # type: ignore[misc]
@@ -52,7 +54,8 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
 
     The inner module's optimizer, schedules, validation, test, prediction, hooks and data
     are its own; it has the weights whenever one of these looks at it, and `state_dict` is
-    its own. `train_loss` is logged; what the inner `training_step` logs is not. Hooks of
+    its own. `train_loss` is logged, and where patterns are updated `density`, `turnover`,
+    `pruned` and `regrown`; what the inner `training_step` logs is not. Hooks of
     the backward pass and the optimizer are a part of the compiled step, and so are
     `current_epoch`, `global_step` and `batch_idx`: tensors there, which no `if` asks.
 
@@ -167,7 +170,8 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
         given = self._given(batch, batch_idx)
         loss = self.step(given, scores=self._updates.needs_scores)
         self._is_old = True
-        self._updates.update()
+        if changed := self._updates.update():
+            self.log_dict({key: float(changed[key]) for key in _RECORDED})
         # It finds no gradients, and counts the step.
         self.optimizers().step()
         self._schedule("step", self.trainer.global_step)

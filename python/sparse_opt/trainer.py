@@ -39,6 +39,8 @@ from sparse_opt._values import Choice
 __all__ = ["SparseTrainer"]
 
 _CHECKPOINT = "sparse_opt.safetensors"
+# What is logged of updates.
+_RECORDED = ("density", "turnover", "pruned", "regrown")
 # Of a batch: by how many of its labels the Trainer divides the loss.
 _ITEMS = "num_items_in_batch"
 
@@ -48,7 +50,9 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
 
     Losses, schedules of the learning rate, logs, callbacks, evaluation and checkpoints
     are the Trainer's own; the model has the weights whenever one of these looks at it.
-    A run that is resumed from a checkpoint goes on with its patterns.
+    A run that is resumed from a checkpoint goes on with its patterns. With the loss it logs
+    `density`, `turnover`, `pruned` and `regrown` where patterns were updated since the last
+    line: the blocks that went and came then, and the others after the last update.
 
     Args:
       marks: which weights are block-sparse, as in `sparse_opt.compile`.
@@ -68,6 +72,7 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
     _is_old = False  # whether the step has trained since the model had its weights
     _blocks: Mapping[str, Blocks] = {}  # of the step before
     _updates: Sparsity | None = None
+    _changed: Mapping[str, Any] = {}  # by updates since the loss was logged
     _norm: Any = None
 
     @_given.options(within=Trainer.__init__)
@@ -138,8 +143,18 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
         assert self.step is not None and self._updates is not None
         loss, self._norm = self.step(inputs, scores=self._updates.needs_scores)
         self._is_old = True
-        self._updates.update()
+        if changed := self._updates.update():
+            for key in ("pruned", "regrown"):
+                changed[key] += self._changed.get(key, 0)
+            self._changed = {key: changed[key] for key in _RECORDED}
         return loss.to(self.args.device)  # type: ignore[no-any-return]
+
+    def log(self, logs: dict[str, float], *arguments: Any, **named: Any) -> None:
+        """Logs what updates of patterns did since the last log of the loss, too."""
+        if "loss" in logs:
+            logs = {**logs, **self._changed}
+            self._changed = {}
+        super().log(logs, *arguments, **named)
 
     def _compile(self, model: Any, inputs: dict[str, Any]) -> None:
         optimizer: Any = getattr(self.optimizer, "optimizer", self.optimizer)

@@ -200,7 +200,7 @@ static void readGroup(Group &group, const std::string &where,
       continue;
     }
     if (!key)
-      refuseKey("sparsity." + name, allNames(), {});
+      refuseKey("sparsity." + name, allNames());
     set(group, *key, where, name, inner);
     if (!found.insert(key).second)
       fail("expected configuration key '", where, ".", key->name,

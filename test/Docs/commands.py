@@ -308,8 +308,6 @@ COMMANDS = {
         "build/count-products step.mlir": Tested("Install/install.test"),
     },
     "docs/training.md": {
-        "sparse-checkpoint from-dense": Tested("Tools/train-errors.test"),
-        "sparse-train --config run.yaml --set step=step.so": Tested("Tools/train-errors.test"),
         "python3 examples/generate.py": Run(needs={"jax"}),
     },
 }

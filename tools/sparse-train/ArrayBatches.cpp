@@ -76,7 +76,7 @@ ArrayBatches::ArrayBatches(Session &session, const Arrays &arrays,
     if (!source.train || !source.heldOut)
       fail("expected data '", config.data, "' to have an array '",
            source.train ? heldOut : word, "' for the step's '", buffer.name,
-           "', but got none");
+           "', but got '", arrays.nearest(source.train ? heldOut : word), "'");
     if (buffer.shape.empty())
       fail("expected the step's '", buffer.name,
            "' to have a dimension of examples, but got one number");

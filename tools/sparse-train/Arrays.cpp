@@ -6,6 +6,7 @@
 #include "Files.h"
 #include "support/Error.h"
 #include "support/Hash.h"
+#include "support/Keys.h"
 #include "support/NumpyArray.h"
 #include "support/TensorFile.h"
 
@@ -18,6 +19,16 @@ namespace fs = std::filesystem;
 
 int64_t ExampleArray::bytesPerExample() const {
   return int64_t(data.size()) / examples();
+}
+
+std::string Arrays::nearest(const std::string &name) const {
+  std::vector<std::string> names;
+  for (const auto &[each, array] : arrays)
+    names.push_back(each);
+  std::string text;
+  for (const std::string &each : nearestFirst(name, names))
+    text += (text.empty() ? "" : "', '") + each;
+  return text;
 }
 
 const ExampleArray *Arrays::find(const std::string &name) const {

@@ -36,6 +36,9 @@ public:
   /// examples than the others.
   static Arrays read(const std::string &path);
 
+  /// The names of all arrays, those most like `name` first, quotes and commas
+  /// between two.
+  std::string nearest(const std::string &name) const;
   /// The array `name`, or null.
   const ExampleArray *find(const std::string &name) const;
   /// Whether there are held-out examples apart.

@@ -6,6 +6,7 @@
 #include "Files.h"
 #include "Keys.h"
 
+#include <filesystem>
 #include <functional>
 
 using namespace bsr;
@@ -17,7 +18,8 @@ using ConfigKey = Key<Config>;
 static constexpr double infinity = KeyRule::infinity;
 
 static const std::vector<ConfigKey> &keys() {
-  const Rule required = {0, infinity, {}, true, true};
+  const Rule requiredPath = {0, infinity, {}, true, true, false, true};
+  const Rule freePath = {0, infinity, {}, false, true, false, true};
   // Their products are counted with.
   const Rule manySteps = {1, 1e15}, many = {1, 1e6};
   const Rule freely = {0, infinity, {}, false, true};
@@ -27,21 +29,26 @@ static const std::vector<ConfigKey> &keys() {
       {"step", &Config::step,
        "the training step: a compiled step (.so), or its text, which is "
        "compiled first",
-       required},
+       requiredPath},
       {"task",
        &Config::task,
        "what is learned: hidden tokens, the next tokens, or what a data set "
-       "of arrays has",
+       "of arrays has; by default arrays where there is data, and else what "
+       "the step's arrays are for",
        {0, 0, {"masked", "causal", "arrays"}}},
       {"tokens", &Config::tokens,
        "the token file of tasks masked and causal, made by sparse-train "
        "tokenize",
-       freely},
+       freePath},
       {"data", &Config::data,
        "the arrays of task arrays: a safetensors file, or a folder of .npy "
        "files",
-       freely},
-      {"run", &Config::run, "the folder that the run writes", required},
+       freePath},
+      {"values", &Config::values,
+       "a safetensors file of what arguments of the step begin with, by their "
+       "names; the others begin by the step's own rules",
+       freePath},
+      {"run", &Config::run, "the folder that the run writes", requiredPath},
       {"device", &Config::device,
        "what runs the step and has its buffers: cpu, cuda, cuda:1 and so on, "
        "or "
@@ -105,24 +112,25 @@ static const std::vector<ConfigKey> &keys() {
       {"compile.options", &Config::compileOptions,
        "the compiler's options, a list"},
       {"compile.cache", &Config::compileCache,
-       "the folder in which compiled steps are kept", freely},
+       "the folder in which compiled steps are kept", freePath},
   };
   return table;
 }
 
+namespace {
 /// What other programs call a key.
-static const std::map<std::string, std::string> otherNames = {
+struct OtherName {
+  const char *name, *key;
+  /// What is to be known of `key` where the two do not mean the same.
+  const char *difference = nullptr;
+};
+} // namespace
+
+static constexpr OtherName otherNames[] = {
     {"lr", "rate.peak"},
     {"learning_rate", "rate.peak"},
-    {"scheduler", "rate.decay"},
-    {"lr_scheduler_type", "rate.decay"},
     {"warmup_steps", "rate.warmup"},
-    {"epochs", "steps"},
-    {"num_train_epochs", "steps"},
     {"max_steps", "steps"},
-    {"model", "step"},
-    {"dataset", "data"},
-    {"output", "run"},
     {"output_dir", "run"},
     {"gradient_accumulation_steps", "accumulate"},
     {"logging_steps", "log.every"},
@@ -130,10 +138,40 @@ static const std::map<std::string, std::string> otherNames = {
     {"save_steps", "checkpoint.every"},
     {"save_total_limit", "checkpoint.keep"},
     {"density", "sparsity.density"},
-    {"method", "sparsity.method"}};
+    {"method", "sparsity.method"},
+    {"epochs", "steps", "an epoch is as many as there are batches"},
+    {"num_train_epochs", "steps", "an epoch is as many as there are batches"},
+    {"batch_size", "accumulate",
+     "a batch has the examples that the step was exported for, and a training "
+     "step as many batches"},
+    {"per_device_train_batch_size", "accumulate",
+     "a batch has the examples that the step was exported for, and a training "
+     "step as many batches"},
+    {"scheduler", "rate.decay", "it is linear, cosine or constant"},
+    {"lr_scheduler_type", "rate.decay", "it is linear, cosine or constant"},
+    {"warmup", "rate.warmup", "it counts steps"},
+    {"warmup_ratio", "rate.warmup", "it counts steps"},
+    {"model", "step", "it is a training step, which has its model within"},
+    {"dataset", "data", "it is a file or a folder of arrays; a text is tokens"},
+    {"output", "run", "it is the folder for all that a run writes"}};
 
 /// The most values of a configuration.
 static constexpr int64_t mostValues = 100000;
+
+/// The key that `name` stands for: itself, or what another program calls so.
+static std::string ownName(Config &config, const std::string &name) {
+  for (const OtherName &other : otherNames) {
+    if (name != other.name)
+      continue;
+    if (other.difference)
+      fail("expected configuration key '", other.key, "' (", other.difference,
+           "), but got '", name, "'");
+    config.notes.push_back("'" + name + "' is read as configuration key '" +
+                           other.key + "'");
+    return other.key;
+  }
+  return name;
+}
 
 /// Sets the key called `name` to what `node` holds.
 static void set(Config &config, const std::string &name,
@@ -145,7 +183,7 @@ static void set(Config &config, const std::string &name,
   std::vector<std::string> known = Sparsity::names();
   for (const ConfigKey &key : keys())
     known.push_back(key.name);
-  refuseKey(name, known, otherNames);
+  refuseKey(name, known);
 }
 
 /// Whether the key called `name` has a text.
@@ -213,7 +251,7 @@ static void readConfigFile(Config &config, const std::string &path) {
            "' twice");
   };
   for (const auto &entry : root) {
-    std::string name = entry.first.Scalar();
+    std::string name = ownName(config, entry.first.Scalar());
     requireOnce(name);
     if (name == "sparsity")
       config.sparsity.read(entry.second);
@@ -225,6 +263,13 @@ static void readConfigFile(Config &config, const std::string &path) {
         requireOnce(key);
         set(config, key, inner.second);
       }
+  }
+  for (const ConfigKey &key : keys()) {
+    if (!key.rule.isPath)
+      continue;
+    std::string &value = config.*std::get<std::string Config::*>(key.field);
+    if (value.rfind("./", 0) == 0)
+      value = std::filesystem::path(path).replace_filename(value.substr(2));
   }
 }
 
@@ -252,6 +297,34 @@ static void refuseCode(Config &config, const std::string &path, ConfigFile kind,
   config.compileCache = Config().compileCache;
 }
 
+/// Fails where a key has no value that a run needs: all such keys are named.
+static void requireValues(const Config &config) {
+  std::vector<std::string> missing;
+  for (const ConfigKey &key : keys())
+    if (key.rule.required &&
+        (config.*std::get<std::string Config::*>(key.field)).empty())
+      missing.push_back(std::string("'") + key.name + "'");
+  bool hasTokens = !config.tokens.empty(), hasData = !config.data.empty();
+  if (config.task.empty() && hasTokens && hasData)
+    fail("expected configuration key 'tokens' or 'data' to have a value where "
+         "no task says which, but got both");
+  if (config.shardState && !config.values.empty())
+    fail("expected configuration key 'values' to be left out beside "
+         "shard_state, with which no process has the whole state, but got '",
+         excerpt(config.values), "'");
+  if (config.task.empty() && !hasTokens && !hasData)
+    missing.push_back("'tokens' or 'data'");
+  if (config.task == "arrays" ? !hasData : !config.task.empty() && !hasTokens)
+    missing.push_back(config.task == "arrays" ? "'data'" : "'tokens'");
+  if (missing.empty())
+    return;
+  std::string names = missing.front();
+  for (size_t i = 1; i < missing.size(); ++i)
+    names += (i + 1 < missing.size() ? ", " : " and ") + missing[i];
+  fail("expected configuration key", missing.size() > 1 ? "s " : " ", names,
+       " to have a value, but got none");
+}
+
 Config train::readConfig(const std::string &path,
                          const std::vector<std::string> &settings,
                          ConfigFile kind) {
@@ -270,23 +343,17 @@ Config train::readConfig(const std::string &path,
     if (equals == std::string::npos)
       fail("expected --set key=value, but got '", excerpt(setting), "'");
     // A text stands for itself: in YAML a blank and a "#" would end it.
-    std::string name = setting.substr(0, equals);
+    std::string name = ownName(config, setting.substr(0, equals));
     std::string value = setting.substr(equals + 1);
     set(config, name,
         isText(name) ? YAML::Node(value)
                      : parse(value, "value of '" + excerpt(setting) + "'"));
   }
   config.sparsity.resolve();
-  for (const ConfigKey &key : keys())
-    if (key.rule.required &&
-        (config.*std::get<std::string Config::*>(key.field)).empty())
-      fail("expected configuration key '", key.name,
-           "' to have a value, but got none");
-  bool needsArrays = config.task == "arrays";
-  if ((needsArrays ? config.data : config.tokens).empty())
-    fail("expected configuration key '", needsArrays ? "data" : "tokens",
-         "' to have a value", needsArrays ? " for task arrays" : "",
-         ", but got none");
+  config.sparsity.requireFiles(config.values);
+  requireValues(config);
+  if (config.task.empty() && !config.data.empty())
+    config.task = "arrays";
   return config;
 }
 
@@ -295,7 +362,9 @@ std::string train::toYAML(const Config &config) {
   std::string section;
   out << YAML::BeginMap;
   for (const ConfigKey &key : keys()) {
-    if (key.rule.isOfCommandLine)
+    // A task that nobody says is what it is by default.
+    bool isTask = key.name == std::string_view("task");
+    if (key.rule.isOfCommandLine || (isTask && config.task.empty()))
       continue;
     std::string name = key.name;
     size_t dot = name.find('.');

@@ -19,9 +19,12 @@ namespace bsr::train {
 /// defaults are here.
 struct Config {
   std::string step;
-  std::string task = "masked";
+  /// Empty where nobody says it: it is then one of text, which the step's
+  /// arrays decide (`Data`).
+  std::string task;
   std::string tokens;
   std::string data;
+  std::string values;
   std::string run;
   std::string device = "cpu";
   int64_t seed = 0;
@@ -56,6 +59,10 @@ struct Config {
   std::string compileTool;
   std::vector<std::string> compileOptions;
   std::string compileCache = "cache";
+
+  /// No key: what a user should know of how the keys were read, a sentence
+  /// each.
+  std::vector<std::string> notes;
 };
 
 /// Where the path of a configuration file comes from.
@@ -68,6 +75,8 @@ enum class ConfigFile {
 /// form "key=value" in order, whose values are YAML but for texts, which stand
 /// for themselves. Throws `Error` for a key that does not exist, a
 /// value of another type or out of range, and a required key without a value.
+/// What other programs call a key stands for it where it means the same. Paths
+/// of a file that begin with "./" are relative to the folder of the file.
 ///
 /// No file names a program to run. One of a run folder names no machine code
 /// either: of a compiled step an error is thrown unless `settings` name it, and

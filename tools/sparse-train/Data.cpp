@@ -27,6 +27,21 @@ std::optional<double> Data::unigramEntropy() const {
   return tokens ? std::optional(tokens->unigramEntropy()) : std::nullopt;
 }
 
+std::string Data::taskOf(const Session &session, const Config &config) {
+  if (!config.task.empty())
+    return config.task;
+  if (findBatch(session, "positions"))
+    return "masked";
+  for (const Buffer &buffer : session.buffers())
+    if (std::string_view word = lastWord(buffer.name);
+        buffer.role == "batch" && word != "ids" && word != "labels")
+      refuseBatch(session, "positions",
+                  ": text is for ids and maybe labels, or for what masked "
+                  "tokens have; other arrays come from configuration key "
+                  "'data'");
+  return "causal";
+}
+
 std::unique_ptr<Batches> Data::batches(Session &session,
                                        const Config &config) const {
   if (arrays)

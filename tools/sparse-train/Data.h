@@ -25,6 +25,9 @@ public:
   uint64_t checksum() const;
   /// Of text, the entropy of single tokens.
   std::optional<double> unigramEntropy() const;
+  /// The task of `config`, or, where that says none, the one that the batch
+  /// buffers of `session` are for.
+  static std::string taskOf(const Session &session, const Config &config);
   /// What fills the batch buffers of `session` with it, for the task.
   std::unique_ptr<Batches> batches(Session &session,
                                    const Config &config) const;

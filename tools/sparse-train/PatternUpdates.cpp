@@ -49,19 +49,24 @@ PatternUpdates::PatternUpdates(const bsr_sparsity *rules, int64_t steps,
   }
 }
 
-void PatternUpdates::initialize(Session &session) const {
+void PatternUpdates::initialize(Session &session,
+                                const FirstValues &values) const {
   std::map<std::string, TensorFile> files; // of dense weights, by their paths
   for (const auto &[pattern, info, rule, isFrozen] : weights) {
     if (rule.first == BSR_FIRST_LARGEST) {
       std::string path = rule.file;
-      const TensorFile &dense =
-          files.try_emplace(path, "safetensors file", path).first->second;
       bsr_buffer_info buffer;
       bsr_step_buffer(session.step(), info.weight, &buffer);
-      session.takeLargest(
-          pattern, rule.blocks, rule.score, buffer.type,
-          std::string(dense.read(info.name, ElementType(buffer.type),
-                                 {info.rows, info.cols})));
+      std::optional<std::string> dense = values.read(info.weight);
+      if (!path.empty())
+        dense = files.try_emplace(path, "safetensors file", path)
+                    .first->second.read(info.name, ElementType(buffer.type),
+                                        {info.rows, info.cols});
+      if (!dense)
+        fail("expected the file of configuration key 'values' to have weight '",
+             info.name, "' for init largest, but got none");
+      session.takeLargest(pattern, rule.blocks, rule.score, buffer.type,
+                          *dense);
     } else if (rule.first == BSR_FIRST_FILE) {
       session.readPattern(pattern, rule.file);
     } else if (rule.blocks != BSR_MOST_BLOCKS) {

@@ -6,6 +6,7 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H
 #define BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H
 
+#include "FirstValues.h"
 #include "Session.h"
 #include "Stages.h"
 
@@ -22,8 +23,9 @@ public:
                  const Session &session,
                  const std::vector<WeightShape> &allWeights);
 
-  /// Makes the first patterns of an initialized session.
-  void initialize(Session &session) const;
+  /// Makes the first patterns of an initialized session; the largest blocks of
+  /// weights for which no file is named are those of `values`.
+  void initialize(Session &session, const FirstValues &values) const;
 
   /// Whether that gives the weight called `name` its values, too.
   bool setValues(const std::string &name) const;

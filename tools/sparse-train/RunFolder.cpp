@@ -106,10 +106,10 @@ std::vector<fs::path> RunFolder::files() const {
   return files;
 }
 
-void RunFolder::requireNoRun() const {
+void RunFolder::requireNoRun(const char *advice) const {
   if (std::vector<fs::path> found = files(); !found.empty())
     fail("expected run folder '", path.string(), "' to hold no run, but got ",
-         found.back().filename(), " (pass --resume or --overwrite)");
+         found.back().filename(), " (", advice, ")");
 }
 
 bool RunFolder::holdsRun() const {

@@ -28,8 +28,8 @@ public:
   /// The configuration of the run in the folder `path`; fails if that is none.
   static std::string requireConfig(const std::string &path);
 
-  /// Fails if the folder holds anything of a run.
-  void requireNoRun() const;
+  /// Fails if the folder holds anything of a run; `advice` says what to do.
+  void requireNoRun(const char *advice = "pass --resume or --overwrite") const;
   /// Whether a run began in the folder, if only to compile its step. The folder
   /// of one that did not even come to that is empty.
   bool holdsRun() const;

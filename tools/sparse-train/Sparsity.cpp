@@ -125,8 +125,11 @@ void Sparsity::resolve() {
                           &rules) != BSR_OK)
     fail(bsr_last_error());
   made.reset(rules, bsr_sparsity_destroy);
-  for (const auto &[name, group] : groupsOf(rules))
-    if (group["init"] == "largest" && group["file"] == "")
+}
+
+void Sparsity::requireFiles(const std::string &values) const {
+  for (const auto &[name, group] : groupsOf(rules()))
+    if (group["init"] == "largest" && group["file"] == "" && values.empty())
       fail("expected configuration key '", name,
            ".file' to have a value for init largest, but got none");
 }

@@ -37,6 +37,10 @@ public:
   /// that.
   void resolve();
 
+  /// Fails where a group begins with the largest blocks of a file and names
+  /// none, and there are no `values` either, the file of first values.
+  void requireFiles(const std::string &values) const;
+
   /// Those of the last `resolve`.
   const bsr_sparsity *rules() const { return made.get(); }
 

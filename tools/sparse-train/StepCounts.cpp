@@ -19,6 +19,20 @@ Blocks train::countBlocks(const Session &session) {
   return blocks;
 }
 
+void train::describeWeights(const Session &session) {
+  for (int64_t i = 0; i < bsr_step_num_patterns(session.step()); ++i) {
+    bsr_pattern_info info;
+    bsr_step_pattern(session.step(), i, &info);
+    std::printf("  %s  [%lld, %lld]  %lldx%lld  %lld of %lld blocks\n",
+                printable(info.name).c_str(), (long long)info.rows,
+                (long long)info.cols, (long long)info.block_rows,
+                (long long)info.block_cols,
+                (long long)session.pattern(i).blocks,
+                (long long)(info.rows / info.block_rows *
+                            (info.cols / info.block_cols)));
+  }
+}
+
 int64_t train::countSparseProducts(const bsr_step *step) {
   return bsr_step_num_products(step, "spmm") +
          bsr_step_num_products(step, "spmm_transposed") +

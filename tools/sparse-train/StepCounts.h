@@ -19,6 +19,10 @@ Blocks countBlocks(const Session &session);
 
 int64_t countSparseProducts(const bsr_step *step);
 
+/// Prints a line for each weight in blocks: its sizes, those of a block, and
+/// how many are stored.
+void describeWeights(const Session &session);
+
 /// Prints all of that, and which patterns stay as they begin.
 void describe(const Session &session, const PatternUpdates &updates);
 

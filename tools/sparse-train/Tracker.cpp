@@ -107,11 +107,15 @@ static void flatten(const std::string &name, const ordered_json &value,
       flatten(name.empty() ? key : name + "/" + key, inner, scalars);
 }
 
-void Tracker::add(const ordered_json &entry) {
-  metrics.add(entry);
+Scalars train::scalarsOf(const ordered_json &entry) {
   Scalars scalars;
   flatten("", entry, scalars);
-  events.add(entry["step"], scalars);
+  return scalars;
+}
+
+void Tracker::add(const ordered_json &entry) {
+  metrics.add(entry);
+  events.add(entry["step"], scalarsOf(entry));
 }
 
 void Tracker::flush() const {

@@ -14,6 +14,10 @@
 
 namespace bsr::train {
 
+/// The numbers of a line of metrics by the names that TensorBoard has for them:
+/// those of one kind are together.
+Scalars scalarsOf(const nlohmann::ordered_json &entry);
+
 /// Writes into the folder of a run
 ///
 ///     metrics.jsonl          one line a step: everything that was measured

@@ -7,6 +7,7 @@
 #include "Agreement.h"
 #include "Compile.h"
 #include "Data.h"
+#include "FirstValues.h"
 #include "Host.h"
 #include "Memory.h"
 #include "PatternStatistics.h"
@@ -83,11 +84,10 @@ class Run {
 public:
   /// Only the first process of a stage, or of all if there are none, has a
   /// `folder`.
-  Run(const Config &config, const RunFolder *folder, Existing existing,
+  Run(const Config &given, const RunFolder *folder, Existing existing,
       bool timers, int64_t traceSteps, const Ranks &ranks)
-      : config(config), folder(folder), ranks(ranks), traceSteps(traceSteps),
-        place(config, ranks), data(Data::read(config)),
-        session(openSession(requireSame(config), ranks)),
+      : config(given), folder(folder), ranks(ranks), traceSteps(traceSteps),
+        place(given, ranks), data(Data::read(given)), session(open()),
         runs(countRuns(config, place, session)),
         batches(data.batches(session, config)),
         rate(session, session.findRole("lr")),
@@ -114,6 +114,9 @@ public:
     ranks.join(session);
     std::string checkpoint = begin(existing);
     requireSameState(/*andBuffers=*/true);
+    if (traceSteps && traceSteps >= config.steps - done())
+      fail("expected --trace to be less than the ", config.steps - done(),
+           " steps to run, but got ", traceSteps);
     // All of them go on from here: from now on files may change.
     ranks.requireSame({"newest checkpoint"}, {uint64_t(done())});
     if (!folder)
@@ -125,7 +128,7 @@ public:
     // A run that was killed after it had saved had no time to.
     if (!checkpoint.empty())
       folder->removeOldCheckpoints(checkpoint, config.checkpointKeep);
-    folder->writeConfig(config);
+    folder->writeConfig(given);
     tracker.emplace(folder->folder(), session, config.steps, done(),
                     decidingValues(config),
                     [&](const json &entry) { totals.record(entry); });
@@ -135,9 +138,6 @@ public:
   int train() {
     rememberStopSignals();
     bool wasDone = done() == config.steps;
-    if (traceSteps && traceSteps >= config.steps - done())
-      fail("expected --trace to be less than the ", config.steps - done(),
-           " steps to run, but got ", traceSteps);
     train::describe(session, patternUpdates);
     if (wasDone)
       std::printf("note: all %lld steps of the run are done; with --set "
@@ -185,15 +185,46 @@ public:
     return 0;
   }
 
+  /// Whether a step was trained.
+  bool hasTrained() const { return stepsHere > 0; }
+
+  /// Runs the first training step twice, and prints what is known then.
+  void trainDry() {
+    train::describe(session, patternUpdates);
+    describeWeights(session);
+    double loss = 0, time = 0, batchTime = 0;
+    // The first run finds cold memory and no threads, the second one other
+    // weights.
+    for (bool isFirst : {true, false}) {
+      auto start = std::chrono::steady_clock::now();
+      double sum =
+          runBatches(0, learningRate(config, 0, sparsity()), false, batchTime)
+              .loss;
+      time = secondsSince(start);
+      if (isFirst)
+        loss = requireFinite(sum / double(runs), "loss of", 1);
+    }
+    std::printf(
+        "loss %.4f of the first batch\n"
+        "memory: %.3g MiB of the step, at most %.0f MiB of the process\n"
+        "step: %.3g ms, measured when it ran for the second time\n"
+        "dry run: nothing is written, the weights are gone\n",
+        loss, session.counters().bytes / 1048576.0, peakMemory() / 1048576.0,
+        time * 1e3);
+  }
+
 private:
-  /// `config`, if all processes have it: before they compile, and before they
-  /// do together what it asks for.
-  const Config &requireSame(const Config &config) const {
+  /// Opens the session, once all processes are known to have the same
+  /// configuration: before they compile, and before they do together what it
+  /// asks for. The step says the task if nobody does.
+  Session open() {
     ranks.requireSame({"version", "configuration",
                        config.task == "arrays" ? "data" : "token file"},
                       {xxh64(tools::describeVersion("sparse-train")),
                        xxh64(sharedConfiguration()), data.checksum()});
-    return config;
+    Session opened = openSession(config, ranks);
+    config.task = Data::taskOf(opened, config);
+    return opened;
   }
 
   /// All that must be the same everywhere for processes to call each other in
@@ -216,33 +247,15 @@ private:
       checkpoint = resume(existing == Existing::ResumeChanged);
     if (!checkpoint.empty())
       return checkpoint;
-    requireFirstValues();
+    FirstValues values(config.values, session);
+    values.requireAll(session, patternUpdates);
     session.initialize();
-    patternUpdates.initialize(session);
+    patternUpdates.initialize(session, values);
+    values.write(session);
     // Those of a stage make the same, of the same seed.
     if (place.stages == 1)
       ranks.copyState(session);
     return "";
-  }
-
-  /// Fails if parameters would begin as zeros without being told to.
-  void requireFirstValues() const {
-    std::vector<std::string> missing;
-    for (const Buffer &buffer : session.buffers())
-      if (buffer.role == "param" && buffer.init.empty() &&
-          !patternUpdates.setValues(buffer.name))
-        missing.push_back(buffer.name);
-    if (missing.empty())
-      return;
-    std::string others =
-        missing.size() > 1
-            ? " and " + std::to_string(missing.size() - 1) + " more"
-            : "";
-    fail("expected the step to say what parameter '", missing.front(), "'",
-         others, " begins with, but got no rule: export it with inits={\"",
-         missing.front(),
-         "\": \"normal(0.02)\"}, or zeros, ones, constant(c), or resume from a "
-         "checkpoint that sparse-checkpoint from-dense makes of values");
   }
 
   /// Loads the checkpoint that the run goes on from, and returns its path; ""
@@ -352,16 +365,12 @@ private:
                : 0;
   }
 
-  /// One step and what is due after it. Returns a line about it.
-  std::string trainStep() {
-    int64_t step = done();
-    double stepRate = learningRate(config, step, sparsity());
-    double batchTime = 0;
+  /// Runs the batches of training step `step`, the last one with `scores` of
+  /// blocks or without, and returns the sums of their results. Adds the time
+  /// that it took to make them to `batchTime`.
+  Results::Sums runBatches(int64_t step, double stepRate, bool scores,
+                           double &batchTime) {
     Results::Sums sums;
-    std::optional<double> flops =
-        countFlops(patternUpdates.needScores(step + 1));
-    auto start = std::chrono::steady_clock::now();
-    phases.start();
     for (int64_t run = 0; run < runs; ++run) {
       auto batchStart = std::chrono::steady_clock::now();
       for (int64_t own = 0; own < session.microBatches(); ++own) {
@@ -375,9 +384,22 @@ private:
       // The last run's results are means already.
       if (isLast && run && session.accumulates())
         sums.takeMeans(ranks);
-      runStep(isLast, isLast && patternUpdates.needScores(step + 1));
+      runStep(isLast, isLast && scores);
       results.addTo(sums);
     }
+    return sums;
+  }
+
+  /// One step and what is due after it. Returns a line about it.
+  std::string trainStep() {
+    int64_t step = done();
+    double stepRate = learningRate(config, step, sparsity());
+    double batchTime = 0;
+    bool scores = patternUpdates.needScores(step + 1);
+    std::optional<double> flops = countFlops(scores);
+    auto start = std::chrono::steady_clock::now();
+    phases.start();
+    Results::Sums sums = runBatches(step, stepRate, scores, batchTime);
     double time = secondsSince(start);
     double stepLoss = sums.loss / runs;
     ++step;
@@ -539,7 +561,7 @@ private:
       std::printf("%s", train::describe(memory).c_str());
   }
 
-  const Config &config;
+  Config config; // with the task
   const RunFolder *folder;
   const Ranks &ranks;
   const int64_t traceSteps;
@@ -590,6 +612,23 @@ int train::runTraining(const Config &config, Existing existing, bool timers,
       folder->abandon(!hadConfig);
     throw;
   }
-  int signal = run->train();
-  return signal ? 128 + signal : 0;
+  try {
+    int signal = run->train();
+    return signal ? 128 + signal : 0;
+  } catch (...) {
+    // Without a step that was trained there is nothing to go on from.
+    if (folder && !run->hasTrained() && !isResumed(existing)) {
+      folder->clear();
+      folder->abandon(!hadConfig);
+    }
+    throw;
+  }
+}
+
+void train::runDry(const Config &config, const Ranks &ranks) {
+  Config own = config;
+  own.isLaterStage = Place(config, ranks).stage > 0;
+  Run(own, /*folder=*/nullptr, Existing::Refuse, /*timers=*/false,
+      /*traceSteps=*/0, ranks)
+      .trainDry();
 }

@@ -42,6 +42,11 @@ enum class Existing {
 int runTraining(const Config &config, Existing existing, bool timers,
                 int64_t traceSteps, const Ranks &ranks);
 
+/// Does all that such a run does up to its first step, runs that step twice on
+/// one batch, and prints which weights are sparse, the memory that is taken and
+/// how long the second run took. No run folder is made, read or written.
+void runDry(const Config &config, const Ranks &ranks);
+
 } // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TRAIN_H

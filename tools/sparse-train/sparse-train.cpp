@@ -6,6 +6,7 @@
 #include "../Version.h"
 #include "Config.h"
 #include "Ranks.h"
+#include "Record.h"
 #include "RunFolder.h"
 #include "Tokenize.h"
 #include "Train.h"
@@ -25,11 +26,12 @@ static constexpr char usage[] =
     "  sparse-train [--config FILE] [--set KEY=VALUE]... [--timers]\n"
     "               [--trace STEPS] [--resume [--accept-changes] | "
     "--overwrite]\n"
-    "               [--print-config]\n"
+    "               [--print-config | --dry-run]\n"
     "  sparse-train --resume RUN [--accept-changes] [--set KEY=VALUE]...\n"
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
     "                        [--suffix ENDING]... TEXT...\n"
+    "  sparse-train record [--done STEPS] RUN\n"
     "  sparse-train --version\n"
     "\n"
     "The first trains; FILE is YAML, and --set overrides it. A run folder "
@@ -48,7 +50,9 @@ static constexpr char usage[] =
     "when which kernel ran in the STEPS steps behind the first, for Chrome or "
     "Perfetto. --print-config prints the configuration as the run would have "
     "it, and\n"
-    "trains nothing.\n"
+    "trains nothing. --dry-run compiles the step, runs it on one batch, prints "
+    "what is\n"
+    "sparse, the memory and the time that it took, and leaves no run folder.\n"
     "\n"
     "The second learns a vocabulary of N tokens (4096) on the TEXT, files and\n"
     "folders, and writes it encoded, a SHARE (0.05) of the documents held "
@@ -56,6 +60,10 @@ static constexpr char usage[] =
     "From folders it takes the files whose names end in an ENDING. Bytes that "
     "are no\n"
     "UTF-8 become U+FFFD.\n"
+    "\n"
+    "The third is for loops in other programs (sparse_opt.Recorder): it writes "
+    "what\n"
+    "these measure, JSON lines on standard input, to the run folder RUN.\n"
     "\n"
     "Keys of the configuration:\n";
 
@@ -120,11 +128,32 @@ static int runTokenize(Words words) {
   return 0;
 }
 
+static int runRecord(Words words) {
+  std::string folder;
+  int64_t done = 0;
+  while (!words.done()) {
+    std::string word = words.take();
+    if (word == "--done")
+      done = int64_t(parseNumber(word, words.value(word), 0, 1e15));
+    else if (word.rfind("--", 0) == 0 || !folder.empty())
+      fail("expected sparse-train record [--done STEPS] RUN, but got '", word,
+           "'");
+    else
+      folder = word;
+  }
+  if (folder.empty())
+    fail("expected a run folder to record in, but got none");
+  std::signal(SIGPIPE, SIG_IGN);
+  record(folder, done);
+  return 0;
+}
+
 static int runTrain(Words words) {
   std::string config, resumed;
   std::vector<std::string> settings;
   Existing existing = Existing::Refuse;
-  bool timers = false, acceptChanges = false, printConfig = false;
+  bool timers = false, acceptChanges = false, printConfig = false,
+       isDry = false;
   int64_t traceSteps = 0;
   while (!words.done()) {
     std::string word = words.take();
@@ -134,6 +163,10 @@ static int runTrain(Words words) {
     }
     if (word == "--print-config") {
       printConfig = true;
+      continue;
+    }
+    if (word == "--dry-run") {
+      isDry = true;
       continue;
     }
     if (word == "--version") {
@@ -163,6 +196,12 @@ static int runTrain(Words words) {
   if (acceptChanges && existing != Existing::Resume)
     fail("expected --accept-changes together with --resume, but got it ",
          "without");
+  if (isDry && (existing != Existing::Refuse || timers || printConfig))
+    fail("expected --dry-run beside --config and --set alone, but got it with ",
+         printConfig                       ? "--print-config"
+         : timers                          ? "--timers or --trace"
+         : existing == Existing::Overwrite ? "--overwrite"
+                                           : "--resume");
   if (acceptChanges)
     existing = Existing::ResumeChanged;
   if (!resumed.empty()) {
@@ -183,6 +222,14 @@ static int runTrain(Words words) {
   Ranks ranks;
   try {
     Config parsed = readConfig(config, settings, kind);
+    if (ranks.isFirst())
+      for (const std::string &note : parsed.notes)
+        std::printf("note: %s\n", note.c_str());
+    if (isDry) {
+      runDry(parsed, ranks);
+      ranks.leave();
+      return finishOutput();
+    }
     if (timers)
       parsed.compileOptions.push_back("--timers");
     int status = runTraining(parsed, existing, timers, traceSteps, ranks);
@@ -202,6 +249,8 @@ int main(int argc, char **argv) {
     Words words(argc - 1, argv + 1);
     if (argc > 1 && argv[1] == std::string("tokenize"))
       return words.take(), runTokenize(words);
+    if (argc > 1 && argv[1] == std::string("record"))
+      return words.take(), runRecord(words);
     return runTrain(words);
   } catch (const std::filesystem::filesystem_error &error) {
     std::fprintf(stderr, "error: expected '%s' to be accessible, but got: %s\n",

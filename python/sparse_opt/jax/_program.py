@@ -70,6 +70,9 @@ class JaxProgram:
             if not isinstance(leaf, jax.ShapeDtypeStruct):
                 yield name, memory(name, leaf, leaf)
 
+    def limit_of(self, name: str) -> int | None:
+        return None
+
     def rate(self) -> float | None:
         return None
 

@@ -122,6 +122,10 @@ class TorchProgram:
             if isinstance(leaf, torch.Tensor):
                 yield name, to_numpy(leaf)
 
+    def limit_of(self, name: str) -> int | None:
+        bound = self._bounds.get(name)
+        return bound.end if bound else None
+
     def rate(self) -> float | None:
         self._check_cheaply()
         self._objects.look()

@@ -101,8 +101,8 @@ def run(begin=None, stop=12):
     for batch in batches[step.counters.steps:stop]:
         scores.append(sparsity.needs_scores)
         step(x=batch, lr=0.02, scores=sparsity.needs_scores)
-        counts.append(sparsity.update())
-        assert sparsity.update() == 0
+        counts.append(sparsity.update().get("pruned", 0))
+        assert sparsity.update() == {}
     if not begin:
         sparsity.save(f"{folder}/{stop}.safetensors", "notes")
     return step, own, counts, scores

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Writes an export as the folder that sparse-train starts from.
+
+"""`Export.save`: a step, its first values, its batch and a configuration, as files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparse_opt import _compiler, _description, _marks
+from sparse_opt._errors import ExportError, StepError
+from sparse_opt._library import DTYPES, TYPES
+from sparse_opt._marks import Argument, Mark, Marks
+
+if TYPE_CHECKING:
+    from sparse_opt._program import Array, Export, Program
+
+STEP, VALUES, DATA, CONFIG = "step.mlir", "values.safetensors", "data.safetensors", "train.yaml"
+_STEPS = 100
+# What safetensors calls the types of the runtime, in their order.
+_NAMES = ("F16", "BF16", "F32", "F64", "BOOL", "I8", "I32", "I64", "U8", "U32", "U64")
+
+
+def save(
+    export: Export,
+    folder: str | os.PathLike[str],
+    marks: Marks | None,
+    data: Mapping[str, Any] | None,
+) -> None:
+    """Does what `Export.save` says."""
+    program = export.program
+    if program is None:
+        raise ExportError(
+            "expected an export of PyTorch or JAX, whose program has the values to save, but"
+            " got a text: sparse-train takes it as it is"
+        )
+    arguments = _marks.arguments_of(export)
+    fitted = _compilable(export, program, marks)
+    batch = [a for a in arguments.values() if a.role == "batch"]
+    arrays = _arrays_of(batch, program, data)
+    limits = _limits(batch, program, arrays)
+    path = Path(folder)
+    if (path / CONFIG).exists():
+        raise ExportError(
+            f"expected a folder without a {CONFIG}, but got '{path / CONFIG}': remove it, or"
+            " save to another folder"
+        )
+    values = {
+        name: (value, arguments[name].type)
+        for name, value in program.values()
+        if name in arguments
+    }
+    path.mkdir(parents=True, exist_ok=True)
+    (path / STEP).write_text(export, encoding="utf-8", errors="surrogateescape")
+    write_tensors(path / VALUES, values)
+    kinds = {word_of(a.name): a.type for a in batch}
+    held = {n: (array, kinds[n.removeprefix("held_out.")]) for n, array in arrays.items()}
+    write_tensors(path / DATA, held)
+    # Last: a folder that has one is whole.
+    (path / CONFIG).write_text(
+        _config(batch, arrays, limits, fitted, program.rate()), encoding="utf-8"
+    )
+
+
+def _compilable(export: Export, program: Program, marks: Marks | None) -> list[Mark]:
+    """Returns the marks to compile with; raises `ExportError` for what is no training
+    step, or has patterns that sparse-train cannot make."""
+    if program.layers and program.layers.marks:
+        raise ExportError(
+            "expected a program with dense weights, whose blocks sparse-train chooses, but"
+            f" got block-sparse layers, as '{next(iter(program.layers.marks))}': compile it"
+            " in Python, or export the dense model with marks"
+        )
+    if 'bsr.role = "loss"' not in export:
+        raise ExportError("expected a training step with a loss, but got another function")
+    try:
+        fitted = _compiler.compilable_marks(export, marks, 0)
+    except StepError as error:
+        raise ExportError(str(error)) from error
+    for mark in fitted:
+        if mark.mask is not None:
+            raise ExportError(
+                "expected marks without mask=, whose blocks sparse-train would not know, but"
+                f" got '{mark}'"
+            )
+    return fitted
+
+
+def word_of(name: str) -> str:
+    """Returns what an array of a batch is called in a data set: its last word."""
+    return name.rpartition(".")[2]
+
+
+def _arrays_of(
+    batch: list[Argument], program: Program, data: Mapping[str, Any] | None
+) -> dict[str, Array]:
+    """Returns the data set: that which is given, or the exported batch, which is then
+    what losses are measured on, too."""
+    words = [word_of(a.name) for a in batch]
+    if not batch:
+        raise ExportError("expected a step with arrays of a batch, but got one without")
+    for argument, word in zip(batch, words):
+        if not argument.shape:
+            raise ExportError(
+                f"expected '{argument.name}' to have a dimension of examples, but got one"
+                " number"
+            )
+        if words.count(word) > 1:
+            raise ExportError(
+                "expected arrays of a batch whose names end in different words, as"
+                f" sparse-train calls them, but got '{word}' twice"
+            )
+    if data is None:
+        found = dict(program.examples())
+        for argument in batch:
+            if argument.name not in found:
+                raise ExportError(
+                    f"expected values of '{argument.name}' in the exported batch, but got its"
+                    " shape alone: say data={...}"
+                )
+        own = {word_of(a.name): found[a.name] for a in batch}
+        return own | {f"held_out.{word}": array for word, array in own.items()}
+    given = {
+        str(name): np.asarray(_description.plain(str(name), value))
+        for name, value in data.items()
+    }
+    known = [*words, *(f"held_out.{word}" for word in words)]
+    for name in [*words, *given]:
+        if name not in given or name not in known:
+            raise ExportError(
+                f"expected data to have arrays {', '.join(map(repr, words))}, and maybe"
+                f" held_out.<name>, but got {', '.join(map(repr, given)) or 'none'}"
+            )
+    for name, array in given.items():
+        argument = batch[words.index(name.removeprefix("held_out."))]
+        kind = np.dtype(DTYPES[TYPES.index(argument.type)])
+        if array.dtype != kind and array.dtype.kind in "iu" and kind.kind in "iu":
+            given[name] = array = array.astype(kind)
+        if array.dtype != kind or array.shape[1:] != argument.shape[1:] or not array.ndim:
+            raise ExportError(
+                f"expected examples {list(argument.shape[1:])} {argument.type} in '{name}',"
+                f" but got {array.dtype} of shape {list(array.shape)}"
+            )
+    return given
+
+
+def _limits(
+    batch: list[Argument], program: Program, arrays: Mapping[str, Array]
+) -> dict[str, int]:
+    """Returns below which number the integers of each array are: as the program looks
+    them up, or else as the arrays have them."""
+    limits = {}
+    for argument in batch:
+        word = word_of(argument.name)
+        own = [arrays[n] for n in (word, f"held_out.{word}") if n in arrays]
+        if own[0].dtype.kind not in "iu" or argument.type == "bf16":
+            continue
+        least = min(int(array.min(initial=0)) for array in own)
+        most = max(int(array.max(initial=0)) for array in own)
+        limit = program.limit_of(argument.name) or most + 1
+        if least < 0 or most >= limit:
+            raise ExportError(
+                f"expected integers from 0 to below {limit} in '{word}', which sparse-train"
+                f" takes, but got {least if least < 0 else most}"
+            )
+        limits[word] = limit
+    return limits
+
+
+def write_tensors(path: Path, tensors: Mapping[str, tuple[Array, str]]) -> None:
+    """Writes a safetensors file of arrays, each with its type of the runtime."""
+    header, offset = {}, 0
+    for name, (array, kind) in tensors.items():
+        end = offset + array.nbytes
+        header[name] = {
+            "dtype": _NAMES[TYPES.index(kind)],
+            "shape": list(array.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    text = json.dumps(header).encode(errors="surrogateescape")
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array, _ in tensors.values():
+            file.write(np.ascontiguousarray(array).tobytes())
+
+
+def _config(
+    batch: list[Argument],
+    arrays: Mapping[str, Array],
+    limits: Mapping[str, int],
+    marks: list[Mark],
+    rate: float | None,
+) -> str:
+    """Returns a configuration; texts in JSON are YAML, too."""
+    lines = [
+        "# sparse-train --config FILE trains with this file; sparse-train --help lists the",
+        '# keys. Paths that begin with "./" are in the folder of this file.',
+        f"step: ./{STEP}",
+        f"values: ./{VALUES}",
+        "run: ./run",
+        "task: arrays",
+        f"# An array of N examples for each of a batch of {batch[0].shape[0]}, by its name:",
+    ]
+    for argument in batch:
+        word = word_of(argument.name)
+        shape = ", ".join(["N", *map(str, argument.shape[1:])])
+        below = f", from 0 to below {limits[word]}" if word in limits else ""
+        lines.append(f"#   {word}: [{shape}] {argument.type}{below}")
+    examples = len(arrays[word_of(batch[0].name)])
+    lines += [
+        f"# The file has {examples}; a folder of .npy files does as well.",
+        f"data: ./{DATA}",
+    ]
+    if limits:
+        lines.append(f"limits: {json.dumps(dict(limits))}")
+    lines.append(f"steps: {_STEPS}")
+    if rate is not None:
+        lines.append(f"rate: {{peak: {rate!r}, decay: constant}}")
+    if marks:
+        options = [f"--mark={mark}" for mark in marks]
+        lines.append(f"compile: {{cache: ./cache, options: {json.dumps(options)}}}")
+        lines.append("sparsity: {method: static}")
+    else:
+        lines.append("compile: {cache: ./cache}")
+    return "\n".join(lines) + "\n"
