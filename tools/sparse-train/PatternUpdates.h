@@ -25,6 +25,9 @@ public:
   /// Makes the first patterns of an initialized session.
   void initialize(Session &session) const;
 
+  /// Says what blocks begin with that updates regrow.
+  void startBlocks(Session &session) const;
+
   /// Whether that gives the weight called `name` its values, too.
   bool setValues(const std::string &name) const;
   /// Whether there are patterns that could change and never do.
