@@ -167,4 +167,16 @@ TEST(NewBlocksTest, Refusals) {
           "blocks, but got a weight that does not begin by normal(s)");
   ASSERT_TRUE(
       succeeds(setNewBlocks(session, {BSR_VALUES_RANDOM, BSR_STATE_KEPT, 1})));
+  // Half of the first moments is another process's.
+  manifest["sharded"] = 2;
+  manifest["buffers"][1]["role"] = "state";
+  manifest["buffers"][1]["whole"] = {8, 2, 2};
+  manifest["buffers"][1]["shape"] = {4, 2, 2};
+  step = load(manifest);
+  session = start(step);
+  refuses({BSR_VALUES_ZERO, BSR_STATE_MEAN, 0},
+          "expected state that is whole on each process for new_state mean, "
+          "but got shards of 'm.w0'");
+  ASSERT_TRUE(
+      succeeds(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_KEPT, 0})));
 }
