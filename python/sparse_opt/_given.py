@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import math
 import numbers
 import operator
 from collections.abc import Callable, Collection, Sequence
@@ -100,6 +101,13 @@ def share(name: str, value: Any) -> float:
     """Returns a part of a whole, from none to all of it."""
     if not _is_number(value) or not 0 <= value <= 1:
         raise refusal(f"{name} to be a number from 0 to 1", value)
+    return float(value)
+
+
+def number(name: str, value: Any) -> float:
+    """Returns a finite number of at least 0."""
+    if not _is_number(value) or not 0 <= value < math.inf:
+        raise refusal(f"{name} to be a number of at least 0", value)
     return float(value)
 
 

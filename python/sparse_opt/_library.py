@@ -26,6 +26,8 @@ KINDS = (
     "output", "scores",
 )  # fmt: skip
 NORMS = ("l1", "l2", "linf", "mean")
+NEW_VALUES = ("zero", "random")
+NEW_STATE = ("first", "mean", "kept")
 METHODS = ("static", "set", "rigl", "gmp")
 TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "ui8", "ui32", "ui64")
 # NumPy has no bf16 of its own: its bits are held in uint16.
@@ -99,6 +101,14 @@ class SparseWeight(ctypes.Structure):
     ] + [(name, ctypes.c_int32) for name in ("is_static", "is_frozen", "has_scores")]  # fmt: skip
 
 
+class NewBlocks(ctypes.Structure):
+    _fields_ = [
+        ("values", ctypes.c_int),
+        ("state", ctypes.c_int),
+        ("std", ctypes.c_double),
+    ]
+
+
 class WeightRule(ctypes.Structure):
     _fields_ = [
         ("group", ctypes.c_int64),
@@ -109,6 +119,7 @@ class WeightRule(ctypes.Structure):
         ("method", ctypes.c_int),
         ("score", ctypes.c_int),
         ("has_updates", ctypes.c_int32),
+        ("start", NewBlocks),
     ]
 
 

@@ -12,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from sparse_opt import _given
 from sparse_opt._description import Pattern
 from sparse_opt._errors import StepError
 from sparse_opt._library import (
-    PatternUpdate, SparseWeight, WeightRule, c_text, check, library,
+    NewBlocks, PatternUpdate, SparseWeight, WeightRule, c_text, check, library,
 )  # fmt: skip
 from sparse_opt._method import Method
 
@@ -59,6 +59,9 @@ class Group:
     half_period: int = _DEFAULT
     score: str = _DEFAULT
     allow_return: bool = _DEFAULT
+    new_values: str = _DEFAULT
+    new_std: float = _DEFAULT
+    new_state: str = _DEFAULT
 
     def __post_init__(self) -> None:
         said = {name: value for name, value in vars(self).items() if value is not None}
@@ -176,6 +179,7 @@ class Member:
       has_scores: whether the step computes scores of its blocks.
       first: how many blocks the first pattern has.
       file: where that is read from, if it is.
+      start: what regrown blocks begin with.
     """
 
     pattern: Pattern
@@ -184,6 +188,7 @@ class Member:
     group: Group = _DEFAULT
     first: int = 0
     file: str = ""
+    start: NewBlocks = field(default_factory=NewBlocks)
 
 
 def require_first(member: Member, stored: int) -> None:
@@ -234,6 +239,8 @@ class Updates:
             most = min(weight.pattern.slots, weight.pattern.blocks)
             weight.first = most if rule.blocks < 0 else rule.blocks
             weight.file = os.fsdecode(rule.file)
+            start = rule.start  # of the rule's memory
+            weight.start = NewBlocks(start.values, start.state, start.std)
             self.members.append(weight)
 
     def __del__(self) -> None:

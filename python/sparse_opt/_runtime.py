@@ -23,7 +23,7 @@ from sparse_opt._description import Array, Blocks, Buffer, Counters, Mask, Origi
 from sparse_opt._device_arrays import DeviceArray, ForeignArray
 from sparse_opt._errors import StepError
 from sparse_opt._library import (
-    DTYPES, KINDS, NORMS, TYPES, BufferInfo, CountersStruct, PatternInfo,
+    DTYPES, KINDS, NORMS, TYPES, BufferInfo, CountersStruct, NewBlocks, PatternInfo,
     PatternStatistics, PatternUpdate, PatternView, ReplacementStruct, c_path, c_text, check, library,
 )  # fmt: skip
 
@@ -507,6 +507,14 @@ class Session:
             )
         )
         self._after_update()
+
+    def set_new_blocks(self, pattern: Pattern, start: NewBlocks) -> None:
+        """Says what blocks begin with that later updates of a pattern regrow."""
+        check(
+            library().bsr_session_set_new_blocks(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(start)
+            )
+        )
 
     def count_updates(self, count: int) -> None:
         """Counts so many updates that change nothing."""

@@ -19,7 +19,7 @@ from sparse_opt import _given, _library, _method, _statistics
 from sparse_opt._description import Array, Pattern
 from sparse_opt._errors import StepError
 from sparse_opt._exclusive import Use, exclusive
-from sparse_opt._library import PatternUpdate
+from sparse_opt._library import NewBlocks, PatternUpdate
 from sparse_opt._method import Method
 from sparse_opt._rules import Group, Groups, Member, Rules, Updates, require_first
 
@@ -87,6 +87,11 @@ class Sparsity:
         if not step.counters.steps and not step.counters.pattern_updates:
             for member in self._updates.members:
                 self._initialize(member)
+        for member in self._updates.members:
+            if not member.is_frozen and not member.pattern.is_static:
+                member.start = completed(step, member.pattern, member.start)
+                # Refused before the first step, if at all.
+                step._session.set_new_blocks(member.pattern, member.start)
 
     @property
     def _use(self) -> Use:
@@ -144,6 +149,7 @@ class Sparsity:
         native, own = {}, []
         updates = list(self._updates.due(step))
         for member, due in updates:
+            self._step._session.set_new_blocks(member.pattern, member.start)
             if isinstance(member.group.method, Method):
                 own.append((member.pattern, member.group.method, due.drop))
             else:
@@ -245,6 +251,28 @@ class Sparsity:
             step._session.make_pattern(pattern, member.first)
         if values is not None:
             step.write(pattern.name, values)
+
+
+def started(values: str, state: str, std: float) -> NewBlocks:
+    """Returns what new blocks begin with, as the runtime takes it."""
+    values = _given.choice(values, _library.NEW_VALUES)
+    state = _given.choice(state, _library.NEW_STATE)
+    return NewBlocks(
+        _library.NEW_VALUES.index(values),
+        _library.NEW_STATE.index(state),
+        _given.number("new_std", std),
+    )
+
+
+def completed(step: Step, pattern: Pattern, start: NewBlocks) -> NewBlocks:
+    """Returns what new blocks of a pattern begin with, with the standard deviation of the
+    program's own values where none is said."""
+    is_random = _library.NEW_VALUES[start.values] == "random"
+    if not is_random or start.std or step._step.buffers[pattern.weight].init:
+        return start
+    values = step._first_values(pattern.name)
+    std = 0.0 if values is None else float(np.sqrt(np.square(values, dtype=np.float64).mean()))
+    return NewBlocks(start.values, start.state, std)
 
 
 def _method_of(update: PatternUpdate) -> str:

@@ -36,7 +36,7 @@ from sparse_opt._program import Array, Export, NamedArrays, Program, Shapes
 from sparse_opt._ranks import Ranks
 from sparse_opt._rules import Groups, groups_of, score_options
 from sparse_opt._shapes import Shape, shown
-from sparse_opt._sparsity import updates_of
+from sparse_opt._sparsity import completed, started, updates_of
 from sparse_opt._values import Choice, Values, is_kept
 
 MethodName = Literal["static", "set", "rigl", "gmp"]
@@ -521,6 +521,9 @@ class Step(Values):
         norm: Norm = "l1",
         density: float | None = None,
         allow_return: bool = False,
+        new_values: Literal["zero", "random"] = "zero",
+        new_std: float = 0.0,
+        new_state: Literal["first", "mean", "kept"] = "first",
     ) -> int:
         """Prunes blocks of every pattern, and regrows others.
 
@@ -536,11 +539,23 @@ class Step(Values):
           norm: what blocks are ranked by.
           density: of `gmp`, the share of all blocks to leave.
           allow_return: whether a block may be pruned and regrown at once.
+          new_values: the first values of regrown blocks: zeros, or `random` normal ones.
+          new_std: the standard deviation of these; 0 for that of the program's values.
+          new_state: what the optimizer keeps of regrown blocks: what it began with
+            (`first`), the `mean` over the other blocks of the matrix, or that of the pruned
+            block whose place in memory each takes (`kept`).
 
         Returns:
           How many blocks were pruned.
         """
         before = self.counters.blocks_pruned
+        start = started(new_values, new_state, new_std)
+        if new_std and new_values != "random":
+            raise StepError(
+                f"expected no new_std without new_values 'random', but got {new_std}"
+            )
+        for pattern in filter(self._is_dynamic, self._step.patterns):
+            self._session.set_new_blocks(pattern, completed(self, pattern, start))
         if isinstance(method, Method):
             if density is not None or allow_return or norm != "l1":
                 raise StepError(

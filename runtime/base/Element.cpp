@@ -34,6 +34,19 @@ static uint16_t round(double value, int fractionBits, int least, int most) {
   return sign | uint16_t(std::min(bits, infinity));
 }
 
+double bsr::loadElement(bsr_type type, const void *data, int64_t index) {
+  switch (type) {
+  case BSR_F16:
+    return toDouble(static_cast<const Half *>(data)[index]);
+  case BSR_BF16:
+    return toDouble(static_cast<const BFloat *>(data)[index]);
+  case BSR_F64:
+    return static_cast<const double *>(data)[index];
+  default:
+    return static_cast<const float *>(data)[index];
+  }
+}
+
 void bsr::storeElement(bsr_type type, void *data, int64_t index, double value) {
   switch (type) {
   case BSR_F16:

@@ -18,6 +18,9 @@ static_assert(BSR_F16 == int(ElementType::F16) &&
                   BSR_UI64 == int(ElementType::UI64),
               "the C interface numbers types as files do");
 
+/// Element `index` of `data`, a floating-point number.
+double loadElement(bsr_type type, const void *data, int64_t index);
+
 /// Writes `value`, rounded to the nearest `type`, as element `index` of `data`.
 void storeElement(bsr_type type, void *data, int64_t index, double value);
 

@@ -241,6 +241,26 @@ TEST(GPUTest, UpdatesInGroupsAreTheSame) {
   }
 }
 
+TEST(GPUTest, NewBlocksAreThoseOfTheProcessor) {
+  Numbers numbers(10);
+  for (bsr_new_state state : {BSR_STATE_FIRST, BSR_STATE_MEAN, BSR_STATE_KEPT})
+    for (bsr_new_values values : {BSR_VALUES_ZERO, BSR_VALUES_RANDOM})
+      for (bool inGroups : {false, true}) {
+        std::vector<Matrix> matrices;
+        for (int i = 0; i < 3; ++i)
+          matrices.push_back(anyMatrix(9, numbers));
+        Pair pair(matrices, numbers.below(1000));
+        if (inGroups)
+          pair.gpu->roomBytes = 1;
+        bsr_new_blocks start = {values, state, 0.5};
+        for (const Session *session : {&pair.host, &pair.gpu})
+          for (int64_t p : {0, 1, 2})
+            ASSERT_TRUE(succeeds(
+                bsr_session_set_new_blocks(session->get(), p, &start)));
+        compareUpdates(pair, numbers);
+      }
+}
+
 TEST(GPUTest, UpdatesRankBlocksOnce) {
   std::vector<Matrix> matrices(2, {8, 8, 2, 2, 16});
   Pair pair(matrices, 3);

@@ -79,7 +79,7 @@ TEST(SparsityTest, Keys) {
   Json group = Json::parse(defaults)[0],
        keys = Json::parse(bsr_sparsity_keys());
   ASSERT_EQ(keys.size(), group.size());
-  ASSERT_EQ(keys.size(), 18u);
+  ASSERT_EQ(keys.size(), 21u);
   size_t names = 0;
   for (const Json &key : keys) {
     ASSERT_EQ(key["default"], group[key["name"].get<std::string>()]);
@@ -101,7 +101,7 @@ TEST(SparsityTest, Keys) {
       ++names;
     }
   }
-  ASSERT_EQ(names, 39u);
+  ASSERT_EQ(names, 45u);
   ASSERT_EQ(std::string(bsr_sparsity_text(nullptr)), "");
   ASSERT_EQ(bsr_sparsity_needs_scores(nullptr), 0);
 }
@@ -110,7 +110,8 @@ TEST(SparsityTest, Text) {
   Rules rules = read(R"([{"match": "ffn", "algorithm": "rigl",
     "sparsity": 0.75, "drop_fraction": {"type": "linear", "init": 0.3},
     "update": {"freq": 100, "begin": 5, "stop": 7500},
-    "densities": {"b": 0.5, "a": 1}, "regrow": {"allow_return": true}},
+    "densities": {"b": 0.5, "a": 1}, "regrow": {"allow_return": true,
+    "values": "random", "std": 0.5, "state": "mean"}},
     {"method": "static"}])");
   Json groups = Json::parse(textOf(rules));
   ASSERT_EQ(groups[0]["method"], "rigl");
@@ -120,6 +121,11 @@ TEST(SparsityTest, Text) {
   ASSERT_EQ(groups[0]["every"], 100);
   ASSERT_EQ(groups[0]["end"], 7500);
   ASSERT_EQ(groups[0]["allow_return"], true);
+  ASSERT_EQ(groups[0]["new_values"], "random");
+  ASSERT_EQ(groups[0]["new_std"], 0.5);
+  ASSERT_EQ(groups[0]["new_state"], "mean");
+  ASSERT_EQ(groups[1]["new_values"], "zero");
+  ASSERT_EQ(groups[1]["new_state"], "first");
   ASSERT_EQ(groups[1]["method"], "static");
   ASSERT_EQ(textOf(read(textOf(rules))), textOf(rules));
   ASSERT_EQ(bsr_sparsity_needs_scores(rules.get()), 1);
@@ -195,6 +201,9 @@ TEST(SparsityTest, RefusesValues) {
         "'step'");
   value("score", "\"l3\"", "one of l1, l2, linf, mean, but got 'l3'");
   value("allow_return", "1", "true or false, but got '1'");
+  value("new_values", "\"ones\"", "one of zero, random, but got 'ones'");
+  value("new_state", "\"zero\"", "one of first, mean, kept, but got 'zero'");
+  value("new_std", "-1", "a number of at least 0, but got '-1'");
   value("densities", "{\"w\": 2}",
         "a map to numbers from 0 to 1, but got '{\"w\":2}'");
   value("densities", "0.5", "a map to numbers from 0 to 1, but got '0.5'");
@@ -244,6 +253,9 @@ TEST(SparsityTest, RefusesTogether) {
   refuses(R"({"initial_density": 0.5})",
           start + "initial_density' to be left out for another method than "
                   "gmp, but got 0.5");
+  refuses(R"({"new_std": 0.5})",
+          start + "new_std' to be left out unless new_values is random, but "
+                  "got 0.5");
   refuses(R"({"init": "file"})",
           start + "file' to have a value for init file, but got none");
   refuses(R"({"file": "x"})",
@@ -341,6 +353,7 @@ TEST(SparsityTest, Rules) {
   Updates updates = plan(read(R"([{"match": "^(a|b|own|far|still)$",
     "density": 0.25, "dist_type": "erk", "densities": {"own": 0.125},
     "method": "rigl", "every": 2, "score": "linf", "allow_return": true,
+    "new_values": "random", "new_std": 0.25, "new_state": "kept",
     "init": "file", "file": "p/{name}-{name}"}])"),
                          40, weights);
   int64_t rows[] = {8, 16, 16}, cols[] = {8, 8, 16};
@@ -359,6 +372,9 @@ TEST(SparsityTest, Rules) {
   ASSERT_EQ(int(rule.method), int(BSR_RIGL));
   ASSERT_EQ(int(rule.score), int(BSR_LINF));
   ASSERT_EQ(rule.has_updates, 1);
+  ASSERT_EQ(int(rule.start.values), int(BSR_VALUES_RANDOM));
+  ASSERT_EQ(int(rule.start.state), int(BSR_STATE_KEPT));
+  ASSERT_EQ(rule.start.std, 0.25);
   for (int64_t none : {4, 5}) {
     ASSERT_EQ(ruleOf(updates, none).group, -1);
     ASSERT_EQ(std::string(ruleOf(updates, none).file), "");

@@ -73,6 +73,19 @@ static const std::vector<GroupKey> &keys() {
        {0, 0, {"l1", "l2", "linf", "mean"}}},
       {"allow_return", &Group::allowReturn,
        "whether an update may regrow a block that it prunes"},
+      {"new_values",
+       &Group::newValues,
+       "first values of a regrown block: zeros, or normal ones",
+       {0, 0, {"zero", "random"}}},
+      {"new_std", &Group::newStd,
+       "standard deviation of random ones; 0 for that of the weight's first "
+       "values"},
+      {"new_state",
+       &Group::newState,
+       "what the optimizer keeps of a regrown block: what it began with, the "
+       "mean over other blocks of the matrix, or that of the pruned block "
+       "whose place in memory it takes",
+       {0, 0, {"first", "mean", "kept"}}},
   };
   return table;
 }
@@ -100,6 +113,9 @@ static const std::map<std::string, const char *> &aliases() {
       {"update.stop", "end"},
       {"update.until", "until"},
       {"regrow.allow_return", "allow_return"},
+      {"regrow.values", "new_values"},
+      {"regrow.std", "new_std"},
+      {"regrow.state", "new_state"},
   };
   return table;
 }
@@ -289,6 +305,8 @@ static void check(const Group &group, const std::string &where) {
           "to have a value for init file, but got none");
   require(group.init != "random" || group.file.empty(), "init",
           "to be largest or file where there is a file, but got random");
+  require(group.newStd == 0 || group.newValues == "random", "new_std",
+          "to be left out unless new_values is random, but got ", group.newStd);
   require(group.distribution == "uniform" || group.density > 0, "density",
           "to have a value to distribute by erk, but got none");
 }

@@ -38,6 +38,10 @@ struct SparsityGroup {
   std::string score = "l1";
   bool allowReturn = false;
 
+  std::string newValues = "zero";
+  double newStd = 0;
+  std::string newState = "first";
+
   /// No keys: whether a description says what method, and when.
   bool saysMethod = false, saysWhen = false;
 };

@@ -262,6 +262,9 @@ void DeviceUpdate::startFills(const Group &group) {
     const Task &task = tasks[i];
     const Pattern &pattern = patternOf(task);
     for (int32_t values : pattern.values) {
+      // The host fills what is left over of these.
+      if (session.stateOfNew(task.pattern, values) == BSR_STATE_KEPT)
+        continue;
       const Buffer &buffer = session.manifest().buffers[size_t(values)];
       int64_t bytes = buffer.wholeBytes / pattern.slots;
       int64_t first = session.shardOffset(values) / bytes;

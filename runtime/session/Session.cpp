@@ -66,6 +66,7 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
   moreScratch.resize(numUpdateThreads(manifest()) - 1);
   histories.resize(manifest().patterns.size());
   pruneFlags.resize(manifest().patterns.size());
+  newBlocks.resize(manifest().patterns.size());
 
   int64_t areas = Memory::areasTaken();
   area = Memory(device, bytes, "the buffers of the step");

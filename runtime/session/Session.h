@@ -8,6 +8,7 @@
 #include "device/Memory.h"
 #include "pattern/Pattern.h"
 #include "step/Step.h"
+#include <optional>
 
 namespace bsr {
 /// What became of a pattern, beside itself.
@@ -102,6 +103,7 @@ struct bsr_session {
   void requirePattern(int64_t pattern, const bsr_pattern_view &view) const;
   void checkPatterns() const;
   void updatePatterns(const bsr_pattern_update *updates);
+  void setNewBlocks(int64_t pattern, bsr_new_blocks start);
   void replacePatterns(const bsr_replacement *replacements, int64_t count);
 
   /// Writes to `norms` by what the stored blocks of a pattern are ranked.
@@ -159,15 +161,32 @@ public:
   /// with, or zeros.
   uint64_t bitsOfNew(const bsr::Pattern &pattern, int32_t values) const;
 
+  /// What buffer `values` of pattern `index` holds of a block that an update
+  /// regrows.
+  bsr_new_state stateOfNew(int64_t index, int32_t values) const;
+
+  /// The mean of buffer `values` of pattern `index` over its blocks whose slots
+  /// have no bit in `isNew`; nothing where there are none.
+  std::optional<double> meanOfKept(int64_t index, int32_t values,
+                                   const uint64_t *isNew) const;
+
+  /// Gives the first `count` regrown blocks of `scratch` random values.
+  void drawValues(int64_t index, const bsr::PatternScratch &scratch,
+                  int64_t count) const;
+
+  /// Fills these slots of buffer `values` with `bits`, repeated.
+  void fillSlots(int64_t pattern, int32_t values, const int32_t *slots,
+                 int64_t count, uint64_t bits) const;
+
   /// Fills these slots of every buffer of values of `pattern`: with zeros, or,
   /// if they are of new blocks, with what each buffer holds of one.
   void fillSlots(int64_t pattern, const int32_t *slots, int64_t count,
                  bool isNew) const;
 
-  /// Fills the slots of the new blocks of `change`, the first of `freed`, and
-  /// those that it leaves over.
-  void resetSlots(int64_t pattern, const int32_t *freed,
-                  const bsr::PatternChange &change) const;
+  /// Fills the slots of the new blocks of `change`, the first of those that
+  /// `scratch` has as freed, and the slots that it leaves over.
+  void resetSlots(int64_t pattern, const bsr::PatternChange &change,
+                  bsr::PatternScratch &scratch) const;
 
   const std::shared_ptr<const bsr_step>
       owner; // of `step`, which may be unloaded
@@ -194,6 +213,8 @@ public:
   /// Of each pattern, on the host, for each stored block: does the update
   /// that is under way prune it?
   std::vector<uint8_t *> pruneFlags;
+  /// What blocks of each pattern begin with that updates regrow.
+  std::vector<bsr_new_blocks> newBlocks;
   bool hasScores = false;       // whether those of the arena are the last run's
   std::vector<bool> hasPattern; // whether each pattern was made or set
 

@@ -54,45 +54,29 @@ void bsr_session::patternsChanged() {
   hasScores = false;
 }
 
-uint64_t bsr_session::bitsOfNew(const Pattern &pattern, int32_t values) const {
+void bsr_session::fillSlots(int64_t index, int32_t values, const int32_t *slots,
+                            int64_t count, uint64_t bits) const {
   const Buffer &buffer = manifest().buffers[values];
-  auto rule = parseInitRule(buffer.init, buffer.type);
-  if (values == pattern.weight || !rule || rule->kind != InitRule::Constant)
-    return 0;
-  uint64_t bits = 0;
-  for (int64_t i = 0; i < 8 / bsr_type_bytes(buffer.type); ++i)
-    storeElement(buffer.type, &bits, i, rule->argument);
-  return bits;
+  int64_t bytes = buffer.wholeBytes / manifest().patterns[index].slots;
+  if (!isShard(buffer)) {
+    device.fillSlots(buffers[values], bytes, slots, count, bits, room);
+    return;
+  }
+  std::vector<int32_t> own;
+  for (int64_t i = 0; i < count; ++i)
+    if (int64_t slot = slots[i] - shardOffset(values) / bytes;
+        slot >= 0 && slot < buffer.shape[0])
+      own.push_back(int32_t(slot));
+  device.fillSlots(buffers[values], bytes, own.data(), int64_t(own.size()),
+                   bits, room);
 }
 
 void bsr_session::fillSlots(int64_t index, const int32_t *slots, int64_t count,
                             bool isNew) const {
   const Pattern &pattern = manifest().patterns[index];
-  std::vector<int32_t> own;
-  for (int32_t values : pattern.values) {
-    const Buffer &buffer = manifest().buffers[values];
-    int64_t bytes = buffer.wholeBytes / pattern.slots;
-    uint64_t bits = isNew ? bitsOfNew(pattern, values) : 0;
-    if (!isShard(buffer)) {
-      device.fillSlots(buffers[values], bytes, slots, count, bits, room);
-      continue;
-    }
-    own.clear();
-    for (int64_t i = 0; i < count; ++i)
-      if (int64_t slot = slots[i] - shardOffset(values) / bytes;
-          slot >= 0 && slot < buffer.shape[0])
-        own.push_back(int32_t(slot));
-    device.fillSlots(buffers[values], bytes, own.data(), int64_t(own.size()),
-                     bits, room);
-  }
-}
-
-void bsr_session::resetSlots(int64_t index, const int32_t *freed,
-                             const PatternChange &change) const {
-  fillSlots(index, freed, change.regrown, /*isNew=*/true);
-  if (change.pruned > change.regrown)
-    fillSlots(index, freed + change.regrown, change.pruned - change.regrown,
-              /*isNew=*/false);
+  for (int32_t values : pattern.values)
+    fillSlots(index, values, slots, count,
+              isNew ? bitsOfNew(pattern, values) : 0);
 }
 
 void bsr_session::zeroUnusedSlots(int64_t index) const {

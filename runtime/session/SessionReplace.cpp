@@ -258,7 +258,7 @@ void bsr_session::replacePatterns(const bsr_replacement *replacements,
     PatternChange change =
         replaceBlocks(pattern, chosenBy(replacements[i]), indices(index), own);
     storeIndices(index);
-    resetSlots(index, own.freed, change);
+    resetSlots(index, change, own);
     histories[index].record(pattern, change, own);
   };
   if (device.isHost()) {

@@ -8,6 +8,7 @@
 #include "base/Status.h"
 #include "pattern/BlockNorm.h"
 #include <cmath>
+#include <mutex>
 
 using namespace bsr;
 
@@ -98,7 +99,7 @@ void bsr_session::updateOnHost(const bsr_pattern_update *updates) {
     PatternChange change = updatePattern(
         pattern, updates[i], pruneFlags[i], scoresOf(i), counters.seed,
         counters.pattern_updates + 1, indices(i), scratch);
-    resetSlots(i, scratch.freed, change);
+    resetSlots(i, change, scratch);
     histories[i].record(pattern, change, scratch);
   });
 }
@@ -111,8 +112,14 @@ void bsr_session::updateOnDevice(const bsr_pattern_update *updates) {
   });
   update.requireNumbers();
   update.run();
+  std::mutex inRoom;
   forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
     PatternChange change = update.follow(i, scratch);
+    if (newBlocks[i].values || newBlocks[i].state) {
+      // The device has one room to work in.
+      std::lock_guard<std::mutex> lock(inRoom);
+      resetSlots(i, change, scratch);
+    }
     histories[i].record(manifest().patterns[i], change, scratch);
   });
 }

@@ -75,6 +75,12 @@ void PatternUpdates::initialize(Session &session,
   }
 }
 
+void PatternUpdates::startBlocks(Session &session) const {
+  for (const Weight &weight : weights)
+    if (!weight.isFrozen)
+      session.setNewBlocks(weight.pattern, weight.rule.start);
+}
+
 bool PatternUpdates::setValues(const std::string &name) const {
   return std::any_of(weights.begin(), weights.end(), [&](const Weight &weight) {
     return weight.info.name == name && weight.rule.first == BSR_FIRST_LARGEST;

@@ -27,6 +27,9 @@ public:
   /// weights for which no file is named are those of `values`.
   void initialize(Session &session, const FirstValues &values) const;
 
+  /// Says what blocks begin with that updates regrow.
+  void startBlocks(Session &session) const;
+
   /// Whether that gives the weight called `name` its values, too.
   bool setValues(const std::string &name) const;
   /// Whether there are patterns that could change and never do.

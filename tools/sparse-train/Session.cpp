@@ -127,6 +127,10 @@ void Session::setPattern(int64_t index, const bsr_pattern_view &view) {
   check(bsr_session_set_pattern(session.get(), index, &view));
 }
 
+void Session::setNewBlocks(int64_t index, const bsr_new_blocks &start) {
+  check(bsr_session_set_new_blocks(session.get(), index, &start));
+}
+
 void Session::communicate(bsr_communicator *communicator) {
   check(bsr_session_communicate(session.get(), communicator));
 }

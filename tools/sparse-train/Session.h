@@ -70,6 +70,8 @@ public:
   void setPattern(int64_t index, const bsr_pattern_view &view);
   void takeLargest(int64_t index, int64_t blocks, bsr_norm norm, bsr_type type,
                    const std::string &dense);
+  /// Says what blocks begin with that updates of the pattern regrow.
+  void setNewBlocks(int64_t index, const bsr_new_blocks &start);
   void run();
   void runScores();
   /// The floating-point operations of such a run; -1 if nothing tells.

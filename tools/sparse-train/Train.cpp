@@ -242,6 +242,7 @@ private:
   /// Begins the run, or goes on with it from the newest checkpoint that all
   /// stages have, whose path it returns.
   std::string begin(Existing existing) {
+    patternUpdates.startBlocks(session);
     std::string checkpoint;
     if (isResumed(existing))
       checkpoint = resume(existing == Existing::ResumeChanged);

@@ -88,6 +88,12 @@ class Sparsity:
                         f"expected configuration key '{name}.{key}' to be left out for layers,"
                         f" but got '{value}': sparsify chooses the blocks that they begin with"
                     )
+            for key in ("new_values", "new_std", "new_state"):
+                if (value := getattr(group, key)) != getattr(Group(), key):
+                    raise StepError(
+                        f"expected configuration key '{name}.{key}' to be left out for layers,"
+                        f" but got '{value}': nn.Sparsity has arguments of these names"
+                    )
         self.groups, self.done = rules.groups, 0
         self._model, self._given, self._seed = model, optimizer, seed
         self._late: dict[str, Any] = {}  # what was due when gradients were no numbers

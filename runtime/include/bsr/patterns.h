@@ -120,6 +120,39 @@ typedef struct bsr_pattern_update {
                         // regrown by the same update: it then stays as it is
 } bsr_pattern_update;
 
+/// The first values of a block that an update regrows.
+typedef enum bsr_new_values {
+  BSR_VALUES_ZERO = 0,
+  BSR_VALUES_RANDOM = 1 // normal, keyed by (seed, pattern name, number of the
+                        // update, block)
+} bsr_new_values;
+
+/// What the step keeps of it: its other values, but parameters, as averages of
+/// the weight are, and integers, which begin as they did.
+typedef enum bsr_new_state {
+  BSR_STATE_FIRST = 0, // what that state began with
+  BSR_STATE_MEAN = 1,  // of each, the mean over all blocks of the matrix that
+                       // stay, summed in f64 in a fixed order
+  BSR_STATE_KEPT = 2   // what lies in its slot: that of the pruned block whose
+                       // slot it takes; in a slot that was free, the first
+} bsr_new_state;
+
+typedef struct bsr_new_blocks {
+  bsr_new_values values;
+  bsr_new_state state;
+  double std; // of random values, the standard deviation, at least 0; 0 for s
+              // where the `init` of the weight is normal(s)
+} bsr_new_blocks;
+
+/// Says what blocks of `pattern` begin with that later updates and replacements
+/// regrow, zeros and BSR_STATE_FIRST unless this was called. No checkpoint has
+/// it. Fails for random values of a weight of which neither says the standard
+/// deviation, for means of state of which a process has a share, and for a
+/// static pattern.
+BSR_API bsr_status bsr_session_set_new_blocks(bsr_session *session,
+                                              int64_t pattern,
+                                              const bsr_new_blocks *start);
+
 /// Updates every pattern i as `updates[i]` says; `count` is how many there are.
 /// In each matrix of n stored blocks whose pattern is not static:
 ///   1. k = floor(drop * n + 1/2), and, unless blocks may return, at most the
@@ -133,7 +166,8 @@ typedef struct bsr_pattern_update {
 ///   4. a block both pruned and chosen is neither. The i-th of the others takes
 ///      the slot of the i-th pruned one, both row by row; its weights become
 ///      zero, and of other state the constant that it began with if its `init`
-///      says one, else zero; slots that are left over become zero;
+///      says one, else zero, unless `bsr_session_set_new_blocks` says
+///      otherwise; slots that are left over become zero;
 ///   5. rebuild the index views by counting sort, in O(n + rows + cols).
 /// Nothing is allocated and no other value moves. The result does not depend on
 /// the number of threads. A NaN weight, or a NaN score of a block that may be

@@ -100,8 +100,9 @@ typedef struct bsr_weight_rule {
   const char *file;       // the group's, with the weight's name in the place of
                           // "{name}" for BSR_FIRST_FILE
   bsr_method method;
-  bsr_norm score;      // what blocks are ranked by
-  int32_t has_updates; // 1 if the group says when, with `every` or `updates`
+  bsr_norm score;       // what blocks are ranked by
+  int32_t has_updates;  // 1 if the group says when, with `every` or `updates`
+  bsr_new_blocks start; // what regrown blocks begin with
 } bsr_weight_rule;
 
 /// The rule of weight `index`.
