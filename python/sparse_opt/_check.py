@@ -39,6 +39,8 @@ _TIMES = 32.0
 _SHARE, _SHARE_OF_ONE = 1e-3, 1e-2
 # How often roundings change a program before a step is refused.
 _ATTEMPTS = 3
+# Seconds of a run that say how fast a step is: what Python adds to a call is a tenth of it.
+_LEAST_TIMED = 2e-3
 
 
 class Unchecked(Exception):
@@ -168,6 +170,8 @@ class Rerun:
     drawn: list[str] = field(default_factory=list)  # generators outside of the framework
     # Of a program that is a function: what else it reads, if a difference is of that.
     outside: Callable[[], str] | None = None
+    # What the program's own step took, if that says how fast it is without a check.
+    seconds: float | None = None
     doubt: str = ""  # why its gradients may be masked otherwise
     instead: str = ""  # how they are masked for sure
 
@@ -224,6 +228,7 @@ class Check:
         # 1 of an update that no run has followed, then 2
         self._patterns = 0 if updates else 2
         self._worst, self._seconds, self._done = 0.0, 0.0, 0
+        self._times: list[tuple[float, float]] = []  # of the step, and of the program
         self._known: dict[str, Noise] = {}
         self._compared = False
         self._call: Call | None = None  # that has begun
@@ -267,10 +272,17 @@ class Check:
             rerun.expected.clear()  # The program itself has no numbers left.
         return rerun
 
-    def end(self, rerun: Rerun, outputs: Sequence[Array]) -> None:
-        """Raises `StepError` if a run of the step did not do what the program did."""
+    def end(
+        self, rerun: Rerun, outputs: Sequence[Array], seconds: float | None = None
+    ) -> None:
+        """Raises `StepError` if a run of the step did not do what the program did.
+
+        Of a run that took `seconds`, if that says how fast the step is.
+        """
         start = time.perf_counter()
         self._done += 1
+        if seconds is not None and rerun.seconds is not None:
+            self._times.append((seconds, rerun.seconds))
         call, self._call = self._call, None
         assert call is not None
         self._compared |= bool(rerun.expected)
@@ -325,9 +337,23 @@ class Check:
         which = runs if self._done <= self._runs else "run behind an update of patterns"
         _say.line(
             f"the {which} did what the program does, at most {self._worst:.1%} of what"
-            f" is allowed away from it; the check took {self._seconds:.2g} s"
+            f" is allowed away from it; the check took {self._seconds:.2g} s{self._speed()}"
         )
         self._worst = self._seconds = 0.0
+        self._times.clear()
+
+    def _speed(self) -> str:
+        """Says how fast the step was beside the program, of more runs than the first, which
+        touches new memory."""
+        if len(self._times) < 2:
+            return ""
+        own, other = map(min, zip(*self._times))
+        if own < _LEAST_TIMED:
+            return ""
+        return (
+            f"; the fastest of {len(self._times)} runs took {own:.2g} s, the program's own"
+            f" with dense weights {other:.2g} s: {other / own:.2g} times as fast"
+        )
 
 
 def unsure(

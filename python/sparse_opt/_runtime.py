@@ -191,7 +191,7 @@ class Session:
         """With a `source`, whose device it is on, it shares the state of that one, and
         changes it if it `trains`."""
         self.step = step
-        self._is_host: bool = source._is_host if source else device == "cpu"
+        self.is_host: bool = source.is_host if source else device == "cpu"
         self._handle = ctypes.c_void_p()
         self._run = library().bsr_session_run
         # At the interpreter's end the module may be gone before the session is.
@@ -237,7 +237,7 @@ class Session:
     def array(self, buffer: Buffer) -> Any:
         """Returns the memory of a buffer, which lives as long as the array; of one on
         a device a `DeviceArray`."""
-        if not self._is_host:
+        if not self.is_host:
             return DeviceArray(self, buffer)
         address = ctypes.c_void_p()
         check(

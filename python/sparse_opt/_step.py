@@ -303,15 +303,19 @@ class Step(Values):
                 if name in shape.buffers:
                     shape.arrays[name][...] = self.arrays[name]
         checked = self._begin_check(shape, batch, lr) if shape.check else None
+        start = time.perf_counter()
         if scores:
             shape.session.run_scores()
         else:
             shape.session.run()
+        seconds = time.perf_counter() - start
         self._steps += 1
         self._is_applied = self._applies()
         self._applied_runs += self._is_applied
         if checked is not None and shape.check is not None:
-            shape.check.end(checked, shape.outputs)
+            # A GPU may still be running, and the program scores no blocks.
+            is_timed = shape.session.is_host and not scores
+            shape.check.end(checked, shape.outputs, seconds if is_timed else None)
         return shape.program.outputs(shape.outputs)
 
     @property

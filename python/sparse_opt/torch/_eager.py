@@ -14,8 +14,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ from sparse_opt.torch import (
     _shadows,
 )
 from sparse_opt.torch._memory import from_numpy
+
+
+# Seconds of an operation, on the average of a step whose time counts: what the check's
+# mode adds to each in Python is little beside it.
+_OPERATION = 3e-4
 
 
 class Eager:
@@ -101,8 +107,13 @@ class Eager:
             places = {_place(tensors[name]) for name in shared}
             work = _Work(self, call, masks, shadows, places)
             with work.hooks(), _noted(self._optimizers.objects) as others:
+                start = time.perf_counter()
                 returned = self._call(shadows, batch)
+                seconds = time.perf_counter() - start - work.seconds
             rerun.expected = list(work.expected(tensors, types, returned))
+        is_own = not call.waits and all(t.is_cpu for t in tensors.values())
+        if is_own and seconds >= _OPERATION * shadows.operations:
+            rerun.seconds = seconds
         rerun.others = others
         rerun.drawn = [n for n, s in _states().items() if s != drawn[n]]
         rerun.draws_alike = shadows.draws == self._draws
@@ -233,7 +244,11 @@ class Eager:
 
 
 class _Work:
-    """What is done to one eager step, and seen of it."""
+    """What is done to one eager step, and seen of it.
+
+    Attributes:
+      seconds: what that took.
+    """
 
     def __init__(
         self,
@@ -245,6 +260,7 @@ class _Work:
     ) -> None:
         self._eager, self._call, self._masks = eager, call, masks
         self._shadows, self._borrowed = shadows, borrowed
+        self.seconds = 0.0
         self._stepped: set[int] = set()  # optimizers, by identity
         self._unsure: dict[str, Array | None] = {}
         # Of gradients: what has them, its version then, what the step would store.
@@ -264,15 +280,15 @@ class _Work:
             if mask is not None:
                 mask = masked[id(p)] = mask.to(p.device)
                 if p.requires_grad:
-                    hook = functools.partial(_masked, mask, self._call.is_exact)
+                    hook = self._timed(_masked, mask, self._call.is_exact)
                     handles.append(p.register_hook(hook))  # type: ignore[no-untyped-call]
             if _arguments.SUM + name in self._call.state.names and p.requires_grad:
-                add = functools.partial(self._add, name)
+                add = self._timed(self._add, name)
                 register: Any = p.register_post_accumulate_grad_hook
                 handles.append(register(add))
         for part in eager._optimizers.parts:
             inner = _optimizers.innermost(part)
-            before, behind = (functools.partial(f, part) for f in (self._look, self._mask))
+            before, behind = (self._timed(f, part) for f in (self._look, self._mask))
             handles.append(inner.register_step_pre_hook(before))
             handles.append(inner.register_step_post_hook(behind))
         try:
@@ -281,6 +297,16 @@ class _Work:
         finally:
             for handle in handles:
                 handle.remove()
+
+    def _timed(self, hook: Callable[..., Any], *first: Any) -> Callable[..., Any]:
+        def run(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return hook(*first, *arguments)
+            finally:
+                self.seconds += time.perf_counter() - start
+
+        return run
 
     def _look(self, part: torch.optim.Optimizer, *_: Any) -> None:
         """Notes which gradients are nothing but rounding."""

@@ -53,6 +53,7 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._rounding = Rounding(attempt)
         self._shadows: dict[int, _Shadow] = {}
         self.epsilon = 0.0  # the coarsest that the program computed with
+        self.operations = 0
         self._types: set[torch.dtype] = set()
         self._numbers = _random.Numbering()
         self._random = _random.eager(
@@ -75,6 +76,7 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        self.operations += 1
         if _random.is_random_operation(func):
             if func not in self._random or kwargs.get("generator") is not None:
                 raise Unknown(str(func))

@@ -18,6 +18,7 @@ from torch import nn, optim
 import sparse_opt
 import sparse_opt.torch
 from refusals import refuse, store_all
+from sparse_opt._check import Call, Check, Expected, Rerun
 from sparse_opt.torch import _optimizer, _random
 from twins import mse_step, sgd
 
@@ -26,7 +27,8 @@ class Lines(logging.Handler):
     """Prints what the check says, without its numbers."""
 
     def emit(self, record):
-        print(re.sub(r"[0-9.e+-]+(%| s$)", r"N\1", record.getMessage()))
+        Lines.last = record.getMessage()
+        print(re.sub(r"[0-9.e+-]+(%| s\b| times)", r"N\1", Lines.last))
 
 
 logging.getLogger("sparse_opt").addHandler(Lines())
@@ -170,6 +172,44 @@ for i, apply in enumerate((False, False, True, False, True)):
     step(data[i % 4].numpy(), apply=apply, lr=0.01 * i, seed=7 * i)
 step.update_patterns(0.5)
 step(data[0])
+
+# How fast the step was, if its runs and the program's operations take long enough to tell: of all runs but those that score blocks.
+# CHECK-NEXT: the first 3 runs did what the program does, at most N% of what is allowed away from it; the check took N s; the fastest of 2 runs took N s, the program's own with dense weights N s: N times as fast
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(1024, 1024), nn.Linear(1024, 1024))
+batch = torch.randn(512, 1024)
+export = sparse_opt.torch.export(mse_step, model, sgd(model.parameters()), batch)
+step = sparse_opt.compile(export, "match=weight$ block=16x16 density=0.5", pattern="random", options=["--score-norm=l1"], check=3)
+for i in range(3):
+    step(batch, scores=i == 2)
+# CHECK-NEXT: away from it; the check took N s; the fastest of 2 runs took N s, the program's own with dense weights N s: N times as fast
+# CHECK-NEXT: times: 0.2 s, 1.5 s, 7.5
+# CHECK-NEXT: away from it; the check took N s{{$}}
+# CHECK-NEXT: away from it; the check took N s{{$}}
+
+
+class Timed:
+    """A program whose runs took so long."""
+
+    def __init__(self, *seconds):
+        self.seconds = iter(seconds)
+
+    def rerun(self, call):
+        loss = np.ones(1)
+        expected = Expected("loss", "result", loss, None, None, None, 1e-7, None, False, lambda array: array, place=0)
+        return Rerun(expected=[expected], seconds=next(self.seconds))
+
+
+def timed(own, others):
+    check = Check(len(own), Timed(*others))
+    for seconds in own:
+        check.end(check.begin(lambda: Call((), None, 0, False, False, None, 0)), [np.ones(1)], seconds)
+
+
+timed((0.7, 0.2), (1.5, 1.6))
+print("times:", ", ".join(re.findall(r"[\d.]+ s(?=[,:])|[\d.]+(?= times)", Lines.last)))
+timed((0.7, 0.0015), (1.5, 1.6))
+timed((0.7, 0.2), (None, 1.6))
 
 # Then nothing is left of the check; and what the user has is as it was. The gradient of a bias in front of BatchNorm is
 # rounding alone, which Adam makes steps of: the program runs a fourth time, for what rounding explains.
