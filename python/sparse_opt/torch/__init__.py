@@ -93,8 +93,8 @@ def export(
     Raises:
       ExportError: the step depends on data, or it does something that has no
         form in `linalg`; the message names the line and what to do instead. Or an
-        optimizer sees more of a layer's weight than single entries, or the model is one of
-        DDP or FSDP with layers.
+        optimizer sees more of a layer's weight than single entries, the model is one of DDP or
+        FSDP with layers, or these wait for an update of patterns.
     """
     _versions.load("torch", _TESTED, _LEANING)
     from sparse_opt.torch import (
@@ -111,6 +111,7 @@ def export(
     _arguments.require_program(train_step, model, optimizer, batch)
     _optimizers.require_no_windows(optimizer)
     layers = _upgrade.Layers(model)
+    layers.require_no_update()
     with torch.inference_mode(False), torch.enable_grad(), layers.dense():
         given: list[Mark] = []
         if marks:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sparse_opt import _activations, _given, _library
-from sparse_opt._errors import StepError
+from sparse_opt._errors import ExportError, StepError
 from sparse_opt._products import Matrix
 from sparse_opt.torch import _linear, _lookup, _private, _sharded
 
@@ -34,6 +34,7 @@ class Blocks(torch.nn.Module):
     pattern: Tensor
     num_updates: Tensor
     _is_dense = False  # whether its weight is a matrix meanwhile (_upgrade.py)
+    _path = ""  # then, its name in the model
 
     def __init__(
         self,
@@ -228,6 +229,8 @@ class Linear(Blocks):
         if not isinstance(x, Tensor):
             raise _given.refusal(f"activations [..., {self.in_features}]", x)
         if self._is_dense:
+            if not torch.is_autocast_enabled("cpu"):
+                self._require_activations(x, self.weight)
             y = torch.nn.functional.linear(x, self.weight, self.bias)
             return _linear.ACTIVATIONS[self.activation](y) if self.activation else y
         self._require_no_transform()
@@ -236,16 +239,20 @@ class Linear(Blocks):
         if torch.is_autocast_enabled("cpu"):
             x, weight = _cast(x), _cast(weight)
             bias = bias if bias is None else _cast(bias)
-        if not x.dim() or x.shape[-1] != self.in_features or x.dtype != weight.dtype:
-            raise StepError(
-                f"expected activations [..., {self.in_features}] of {weight.dtype}, but got"
-                f" {list(x.shape)} of {x.dtype}"
-            )
+        self._require_activations(x, weight)
         self._require_processor(x, weight)
         y = _linear.call(
             x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
         )
         return y
+
+    def _require_activations(self, x: Tensor, weight: Tensor) -> None:
+        if not x.dim() or x.shape[-1] != self.in_features or x.dtype != weight.dtype:
+            which = f" for the layer '{self._path}'" if self._is_dense else ""
+            raise (ExportError if self._is_dense else StepError)(
+                f"expected activations [..., {self.in_features}] of {weight.dtype}{which}, but"
+                f" got {list(x.shape)} of {x.dtype}"
+            )
 
     def first_values(self, rng: np.random.Generator, rows: Tensor) -> Tensor:
         bound = 1 / math.sqrt(self.in_features)

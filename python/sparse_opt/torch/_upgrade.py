@@ -44,7 +44,7 @@ class Layers:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._found = dict(_found(model))
-        self._modules = [m for m in model.modules() if isinstance(m, Blocks)]
+        self._modules = {n: m for n, m in model.named_modules() if isinstance(m, Blocks)}
         self.marks: Mapping[str, Mark] = {
             # As many blocks as there are slots: those of gmp may be empty.
             name: Mark.named(name, layer.block, m.slots / (m.grid[0] * m.grid[1]))
@@ -55,6 +55,17 @@ class Layers:
     def use(self, names: Collection[str]) -> None:
         """Notes which arguments a step has: it has no others in blocks."""
         self.marks = {name: mark for name, mark in self.marks.items() if name in names}
+
+    def require_no_update(self) -> None:
+        """Raises `ExportError` if a layer has gradients that wait for an update of patterns:
+        behind a step they would be those of other weights."""
+        for path, module in self._modules.items():
+            if module.kept:
+                raise ExportError(
+                    f"expected no update of patterns to be due, but got the layer '{path}' with"
+                    " gradients kept for one: update the patterns first, or call"
+                    " nn.keep_gradients(model, on=False)"
+                )
 
     @property
     def buffers(self) -> set[str]:
@@ -72,12 +83,13 @@ class Layers:
                 held.append((layer.weight, layer.weight.data, layer.weight.grad))
                 _put(layer.weight, dense)
                 del dense  # Else it is not the parameter's alone.
-            for module in self._modules:
-                module._is_dense = True
+            for path, module in self._modules.items():
+                module._is_dense, module._path = True, path
             yield
         finally:
-            for module in self._modules:
-                module.__dict__.pop("_is_dense", None)
+            for module in self._modules.values():
+                for key in ("_is_dense", "_path"):
+                    module.__dict__.pop(key, None)
             for weight, blocks, gradient in held:
                 _put(weight, blocks)
                 weight.grad = gradient
@@ -162,6 +174,11 @@ def _found(model: torch.nn.Module) -> Iterator[tuple[str, Blocks]]:
             raise ExportError(
                 f"expected layers that share '{name}' to share its pattern, but got '{path}'"
                 " with another: give it pattern and num_updates, too"
+            )
+        if any(not t.is_cpu for t in (module.weight, module.pattern, module.num_updates)):
+            raise ExportError(
+                f"expected layers on a processor, but got '{path}' on '{module.weight.device}':"
+                " move it there"
             )
         if is_parallel or _sharded.is_sharded(module.weight):
             raise ExportError(
