@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +35,8 @@ class Blocks(torch.nn.Module):
     num_updates: Tensor
     _is_dense = False  # whether its weight is a matrix meanwhile (_upgrade.py)
     _path = ""  # then, its name in the model
+    # Of a weight that has another name, too: what transformers saves under that one alone.
+    _tied_weights_keys: Mapping[str, str] = {}
 
     def __init__(
         self,
@@ -240,6 +242,12 @@ class Linear(Blocks):
             x, weight = _cast(x), _cast(weight)
             bias = bias if bias is None else _cast(bias)
         self._require_activations(x, weight)
+        if bias is not None and bias.shape != (self.out_features,):
+            raise StepError(
+                f"expected a bias of {self.out_features} numbers, but got one of"
+                f" {list(bias.shape)}: tie_weights of transformers takes stored blocks for rows,"
+                " call it before sparsify"
+            )
         self._require_processor(x, weight)
         y = _linear.call(
             x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation

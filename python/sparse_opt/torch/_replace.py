@@ -193,6 +193,7 @@ def sparsify(
             made.setdefault(id(child.weight), known)
     for module, name, child, *_ in found:
         setattr(module, name, modules[id(child)])
+    _note_ties(model)
     for module in model.modules():
         # Kernels of their own for inference read dense weights; without these they call
         # their layers.
@@ -207,6 +208,16 @@ def sparsify(
         + (f"; dense as they are: {', '.join(left[:5])}" if left else "")
     )
     return model
+
+
+def _note_ties(model: torch.nn.Module) -> None:
+    """Lets `save_pretrained` of transformers, which writes a tied weight under one name, do so
+    with the pattern of that weight."""
+    for part in model.modules():
+        for weight in getattr(part, "all_tied_weights_keys", ()):
+            layer = part.get_submodule(weight.rpartition(".")[0])
+            if isinstance(layer, Blocks):
+                layer._tied_weights_keys = {key: key for key in ("pattern", "num_updates")}
 
 
 def _rule_of(
