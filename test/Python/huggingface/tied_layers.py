@@ -114,6 +114,10 @@ for name, (kind, config, mark, count) in MODELS.items():
         require_close(a, b, (name, key))
     print(name, flush=True)
 
-# CHECK-NEXT: expected a bias of 128 numbers, but got one of [16]: tie_weights of transformers takes stored blocks for rows, call it before sparsify
+# CHECK-NEXT: expected a bias [128] of torch.float32, but got [16] of torch.float32: tie_weights of transformers takes stored blocks for rows, call it before sparsify
 model.tie_weights()
 refuse(model, ids)
+# CHECK-NEXT: expected a bias of torch.float32, but got one of torch.bfloat16
+layer = nn.Linear(32, 32)
+layer.bias.data = layer.bias.data.bfloat16()
+refuse(layer, torch.randn(2, 32))
