@@ -280,11 +280,14 @@ class Linear(Blocks):
             x, weight = _cast(x), _cast(weight)
             bias = bias if bias is None else _cast(bias)
         self._require_activations(x, weight)
-        if bias is not None and bias.shape != (self.out_features,):
+        wanted = (self.out_features,)
+        if bias is not None and (bias.shape != wanted or bias.dtype != weight.dtype):
             raise StepError(
-                f"expected a bias of {self.out_features} numbers, but got one of"
-                f" {list(bias.shape)}: tie_weights of transformers takes stored blocks for rows,"
-                " call it before sparsify"
+                f"expected a bias [{self.out_features}] of {weight.dtype}, but got"
+                f" {list(bias.shape)} of {bias.dtype}: tie_weights of transformers takes stored"
+                " blocks for rows, call it before sparsify"
+                if bias.shape != wanted
+                else f"expected a bias of {weight.dtype}, but got one of {bias.dtype}"
             )
         self._require_processor(x, weight)
         y = _linear.call(
