@@ -65,7 +65,7 @@ void LinePlan::cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio,
   // Every step has the launch that adds parts, also where no group is long: of
   // so many patterns, one is taken to have a group that is full. What cuts is a
   // launch of updates, not of steps.
-  constexpr double patternsOfFull = 4;
+  constexpr double patternsOfFull = 5;
   double gain = (fullRatio - 1) / (others + 1);
   ModelParameters alone;
   alone.launchSeconds = 0;
