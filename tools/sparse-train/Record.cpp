@@ -43,6 +43,8 @@ void train::record(const std::string &path, int64_t done) {
     bool isConfig = holds("config"), isSummary = holds("summary");
     bool isStep = line.is_object() && line.contains("step") &&
                   line["step"].is_number_integer();
+    if (!isOpen && !isConfig)
+      folder.abandon(/*isOurs=*/false);
     if (isOpen ? !isSummary && (!isStep || line["step"] <= last) : !isConfig)
       fail("expected ",
            isOpen ? "a line with a step after " + std::to_string(last) +

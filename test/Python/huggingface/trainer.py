@@ -89,6 +89,16 @@ print(
     f" losses {torch.equal(history(whole, 'loss'), history(part, 'loss'))}"
 )
 
+# What updates did is logged with the loss.
+
+# CHECK: logged pruned True, regrown True, density 0.5, turnover True
+logged = {key: [float(v) for v in history(whole, key)] for key in ("pruned", "regrown", "density", "turnover")}
+print(
+    f"logged pruned {sum(logged['pruned']) == counters.blocks_pruned > 0},"
+    f" regrown {logged['regrown'] == logged['pruned']}, density {logged['density'][0]},"
+    f" turnover {all(0 < share <= 0.5 for share in logged['turnover'])}"
+)
+
 # CHECK: expected dataloader_drop_last=True, since a compiled step has one shape, but got False
 refuse(lambda: sparse("x", args={"dataloader_drop_last": False}))
 # CHECK: expected gradient_accumulation_steps=1, but got 2

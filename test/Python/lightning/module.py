@@ -95,7 +95,8 @@ print(f"losses {close[0]}, validation {close[1]}, weights {weights}, steps {trai
 # CHECK: updates 3, names True, resumed True, losses True
 groups = Group(method="rigl", every=2, drop=0.5, end=8)
 whole = sparse(sparsity=groups, clip=1.0)
-_, expected = fit(whole)
+trainer, expected = fit(whole)
+logged = trainer.logged_metrics
 part = sparse(sparsity=groups, clip=1.0)
 trainer, before = fit(part, steps=4)
 trainer.save_checkpoint(f"{folder}/part.ckpt")
@@ -107,6 +108,11 @@ print(
     f"updates {whole.step.counters.pattern_updates}, names {list(kept['state_dict']) == list(model.state_dict())},"
     f" resumed {all(torch.equal(a, b) for a, b in pairs)}, losses {before.train + after.train == expected.train}"
 )
+
+# What the last update did is logged.
+# CHECK: logged ['density', 'pruned', 'regrown', 'turnover'], density 0.5
+names = sorted(set(logged) & {"density", "turnover", "pruned", "regrown"})
+print(f"logged {names}, density {float(logged['density'])}")
 
 # CHECK: expected a precision of the model itself, 32-true or bf16-true, but got bf16-mixed
 refuse(lambda: fit(sparse(), precision="bf16-mixed"))
