@@ -133,18 +133,19 @@ void DenseWalk::copy(Value step, Value stage) {
            b.add(stage, leftBytes));
 }
 
-SmallVector<Value> DenseWalk::run(
-    int64_t numSums,
-    llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> multiply) {
+SmallVector<Value> DenseWalk::run(const Multiplier &multiplier) {
   StepRange steps{b.constant(0),
                   b.constant(tile.partLength / DenseTile::innerTile)};
   return CopyPipeline(b, tile.stages, stageBytes)
       .run(
           steps,
           [&](Value step, Value stage, ValueRange) { copy(step, stage); },
-          [&] { return b.zeros(numSums); },
+          [&] { return b.zeros(multiplier.numSums); },
           [&](Value, Value stage, ValueRange, ValueRange sums) {
-            return multiply(stage, b.add(stage, leftBytes), sums);
+            Value rows = multiplier.at(Multiplier::Left, stage);
+            Value cols =
+                multiplier.at(Multiplier::Right, b.add(stage, leftBytes));
+            return multiplier.multiply(rows, cols, sums);
           });
 }
 
