@@ -4,6 +4,7 @@
 
 #include "AttentionBlock.h"
 #include "bsr/Codegen/Common/NumberBuilder.h"
+#include "bsr/Codegen/GPU/Core/OperandCopy.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -41,43 +42,25 @@ void AttentionBlock::copy(const AttentionPart &part, Value first, Value to) {
   Value begin = b.constant(matrix.offset);
   for (auto [dim, at] : llvm::enumerate(batchAt))
     begin = b.multiplyAdd(at, matrix.strides[dim], begin);
-  int64_t threads = getThreads(rows);
-  int64_t perRow = part.getLength() / matrix.copied;
-  int64_t count = part.getRows() * perRow;
-  int64_t bytes = matrix.copied * elementBytes;
-  for (int64_t done = 0; done < count; done += threads) {
-    Value number = b.add(b.thread, done);
-    auto body = [&] {
-      Value row = b.div(number, perRow);
-      Value column = b.mul(b.rem(number, perRow), matrix.copied);
-      Value token = b.add(first, matrix.isFeatureLast ? row : column);
-      Value feature = matrix.isFeatureLast ? column : row;
-      // Beyond the matrix, zeros are copied, which add nothing.
-      Value isInside;
-      if (operands.isRagged(matrix.tokenDim, part.tokens))
-        isInside = b.less(token, b.constant(matrix.tokens));
-      if (matrix.getPaddedFeatures() != matrix.features) {
-        Value isFeature = b.less(feature, b.constant(matrix.features));
-        isInside = isInside ? b.bitAnd(isInside, isFeature) : isFeature;
-      }
-      Value offset = b.multiplyAdd(
-          token, matrix.strides[matrix.tokenDim],
-          b.multiplyAdd(feature, matrix.strides[matrix.featureDim], begin));
-      Value size;
-      if (isInside) {
-        size = b.select(isInside, b.constant(bytes), b.constant(0));
-        offset = b.select(isInside, offset, b.constant(0));
-      }
-      Value place =
-          b.multiplyAdd(row, part.getPitch(), b.mul(column, elementBytes));
-      b.copyAsync(b.at(b.add(to, place)), b.at(pointer, offset, operands.type),
-                  size, bytes);
-    };
-    if (done + threads <= count)
-      body();
-    else
-      b.when(b.less(number, b.constant(count)), body);
-  }
+  PieceCopy pieces{operands.type, part.getRows(), part.getLength(),
+                   matrix.copied, part.getPitch()};
+  auto find = [&](Value row, Value column) -> PieceCopy::Source {
+    Value token = b.add(first, matrix.isFeatureLast ? row : column);
+    Value feature = matrix.isFeatureLast ? column : row;
+    Value isInside;
+    if (operands.isRagged(matrix.tokenDim, part.tokens))
+      isInside = b.less(token, b.constant(matrix.tokens));
+    if (matrix.getPaddedFeatures() != matrix.features) {
+      Value isFeature = b.less(feature, b.constant(matrix.features));
+      isInside = isInside ? b.bitAnd(isInside, isFeature) : isFeature;
+    }
+    return {
+        b.multiplyAdd(
+            token, matrix.strides[matrix.tokenDim],
+            b.multiplyAdd(feature, matrix.strides[matrix.featureDim], begin)),
+        isInside};
+  };
+  pieces.emit(b, getThreads(rows), pointer, to, find);
 }
 
 /// How `part` lies in shared memory, whose inner numbers are features or

@@ -61,3 +61,40 @@ CopiedTokens bsr::gpu::getCopiedTokens(BlockBuilder &b, const Activations &x,
   }
   return copied;
 }
+
+void PieceCopy::emit(
+    BlockBuilder &b, int64_t threads, Value pointer, Value to,
+    llvm::function_ref<Source(Value row, Value column)> find) const {
+  int64_t elementBytes = type.getIntOrFloatBitWidth() / 8;
+  int64_t bytes = copied * elementBytes, perRow = length / copied;
+  auto copy = [&](Value row, Value piece) {
+    Value column = b.mul(piece, copied);
+    auto [offset, isInside] = find(row, column);
+    Value size;
+    if (isInside) {
+      size = b.select(isInside, b.constant(bytes), b.constant(0));
+      offset = b.select(isInside, offset, b.constant(0));
+    }
+    Value place = b.mul(column, elementBytes);
+    if (isSwizzled)
+      place = b.bitXor(place, b.mul(b.rem(b.div(row, 4), 8), copiedBytes));
+    b.copyAsync(b.at(b.add(to, b.multiplyAdd(row, pitch, place))),
+                b.at(pointer, offset, type), size, bytes);
+  };
+  int64_t count = rows * perRow;
+  for (int64_t done = 0; done < count; done += threads) {
+    Value number = b.add(b.thread, done);
+    auto copyPiece = [&] {
+      // Whole rows of a pass: the thread has one column in all of them.
+      if (threads % perRow == 0)
+        copy(b.add(b.div(b.thread, perRow), done / perRow),
+             b.rem(b.thread, perRow));
+      else
+        copy(b.div(number, perRow), b.rem(number, perRow));
+    };
+    if (done + threads <= count)
+      copyPiece();
+    else
+      b.when(b.less(number, b.constant(count)), copyPiece);
+  }
+}

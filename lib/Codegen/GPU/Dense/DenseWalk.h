@@ -111,7 +111,7 @@ private:
   /// Copies the operands of `step` to `stage`.
   void copy(Value step, Value stage);
 
-  int64_t elementBytes, stageBytes, leftBytes;
+  int64_t stageBytes, leftBytes;
   Value part, batch, tileRow, tileCol, firstInner;
   Value left, right;
 };

@@ -45,6 +45,29 @@ struct CopiedPiece {
 CopiedPiece getCopiedPiece(BlockBuilder &b, Value thread, int64_t threads,
                            int64_t perRow, int64_t pitch);
 
+/// A matrix that all threads of a block copy to shared memory, piece by piece,
+/// where its rows lie as in global memory.
+struct PieceCopy {
+  Type type;
+  /// Rows in shared memory, elements of each, and of a piece.
+  int64_t rows, length, copied;
+  /// Bytes from row to row.
+  int64_t pitch;
+  /// 16 bytes of a row are at place `i ^ row / 4 % 8`.
+  bool isSwizzled = false;
+
+  /// Where an element lies behind the first one in global memory, and whether
+  /// it is one of the operand, null if all are: else zeros are copied, which
+  /// add nothing.
+  struct Source {
+    Value offset, isInside;
+  };
+  /// Begins the copies of one of `threads` threads to `to`, in bytes of shared
+  /// memory; `find` is asked for the first element of each piece.
+  void emit(BlockBuilder &b, int64_t threads, Value pointer, Value to,
+            llvm::function_ref<Source(Value row, Value column)> find) const;
+};
+
 } // namespace mlir::bsr::gpu
 
 #endif // BSR_CODEGEN_GPU_CORE_OPERANDCOPY_H
