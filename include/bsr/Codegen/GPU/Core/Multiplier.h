@@ -122,6 +122,7 @@ public:
     int64_t partBytes = 0;
     /// Of a right operand of one fragment, whose units are of 8 numbers and of
     /// 32 inner ones, how many of the 8 it has: these again for the others.
+    /// Such an operand is multiplied as `load` returns it.
     int64_t count = fragmentCols;
   };
   /// The operand of which all units of 16 inner numbers are kept in registers,
@@ -228,7 +229,8 @@ public:
                  const Operand &left, const Operand &right);
 
   Value getPlace(Side side) const override;
-  /// All that is loaded at a time, by inner number.
+  /// All that is loaded at a time, by inner number: of a multiplier whose
+  /// `depth` is that.
   SmallVector<Value> load(Side side, Value pointer) const override {
     return loadAll(operands[side],
                    getPlaces(operands[side], pointer, b.constant(0), 0));
