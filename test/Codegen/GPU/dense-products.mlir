@@ -17,7 +17,7 @@
 // CHECK:             nvvm.cp.async.wait.group 2
 // CHECK-NEXT:        gpu.barrier
 // 4 inner numbers at a time: 8 loads of the left operand, 16 of the right one, each of which is multiplied by 8 rows.
-// CHECK:             scf.for {{.*}} step %c4_i32 iter_args
+// CHECK:             scf.for {{.*}} to %c8_i32 step %c1_i32 iter_args
 // CHECK-COUNT-8:       llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
 // CHECK-NOT:           llvm.load
 // CHECK:               arith.xori

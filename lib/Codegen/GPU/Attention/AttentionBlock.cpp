@@ -4,7 +4,7 @@
 
 #include "AttentionBlock.h"
 #include "bsr/Codegen/Common/NumberBuilder.h"
-#include "bsr/Codegen/GPU/Core/Multiplier.h"
+#include "bsr/Codegen/GPU/Core/OperandCopy.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -42,129 +42,76 @@ void AttentionBlock::copy(const AttentionPart &part, Value first, Value to) {
   Value begin = b.constant(matrix.offset);
   for (auto [dim, at] : llvm::enumerate(batchAt))
     begin = b.multiplyAdd(at, matrix.strides[dim], begin);
-  int64_t threads = getThreads(rows);
-  int64_t perRow = part.getLength() / matrix.copied;
-  int64_t count = part.getRows() * perRow;
-  int64_t bytes = matrix.copied * elementBytes;
-  for (int64_t done = 0; done < count; done += threads) {
-    Value number = b.add(b.thread, done);
-    auto body = [&] {
-      Value row = b.div(number, perRow);
-      Value column = b.mul(b.rem(number, perRow), matrix.copied);
-      Value token = b.add(first, matrix.isFeatureLast ? row : column);
-      Value feature = matrix.isFeatureLast ? column : row;
-      // Beyond the matrix, zeros are copied, which add nothing.
-      Value isInside;
-      if (operands.isRagged(matrix.tokenDim, part.tokens))
-        isInside = b.less(token, b.constant(matrix.tokens));
-      if (matrix.getPaddedFeatures() != matrix.features) {
-        Value isFeature = b.less(feature, b.constant(matrix.features));
-        isInside = isInside ? b.bitAnd(isInside, isFeature) : isFeature;
-      }
-      Value offset = b.multiplyAdd(
-          token, matrix.strides[matrix.tokenDim],
-          b.multiplyAdd(feature, matrix.strides[matrix.featureDim], begin));
-      Value size;
-      if (isInside) {
-        size = b.select(isInside, b.constant(bytes), b.constant(0));
-        offset = b.select(isInside, offset, b.constant(0));
-      }
-      Value place =
-          b.multiplyAdd(row, part.getPitch(), b.mul(column, elementBytes));
-      b.copyAsync(b.at(b.add(to, place)), b.at(pointer, offset, operands.type),
-                  size, bytes);
-    };
-    if (done + threads <= count)
-      body();
-    else
-      b.when(b.less(number, b.constant(count)), body);
-  }
+  PieceCopy pieces{operands.type, part.getRows(), part.getLength(),
+                   matrix.copied, part.getPitch()};
+  auto find = [&](Value row, Value column) -> PieceCopy::Source {
+    Value token = b.add(first, matrix.isFeatureLast ? row : column);
+    Value feature = matrix.isFeatureLast ? column : row;
+    Value isInside;
+    if (operands.isRagged(matrix.tokenDim, part.tokens))
+      isInside = b.less(token, b.constant(matrix.tokens));
+    if (matrix.getPaddedFeatures() != matrix.features) {
+      Value isFeature = b.less(feature, b.constant(matrix.features));
+      isInside = isInside ? b.bitAnd(isInside, isFeature) : isFeature;
+    }
+    return {
+        b.multiplyAdd(
+            token, matrix.strides[matrix.tokenDim],
+            b.multiplyAdd(feature, matrix.strides[matrix.featureDim], begin)),
+        isInside};
+  };
+  pieces.emit(b, getThreads(rows), pointer, to, find);
 }
 
-namespace {
-/// Loads units of 16 by 16 elements of a matrix in shared memory.
-class UnitReader {
-public:
-  /// Inner numbers are features or tokens.
-  UnitReader(BlockBuilder &b, const Fragments &fragments,
-             const AttentionPart &part, Value begin, bool areFeaturesInner,
-             bool isLeft)
-      : b(b), fragments(fragments), part(part), isLeft(isLeft),
-        isInnerLast(part.matrix->isFeatureLast == areFeaturesInner) {
-    Value place =
-        fragments.getLanePlace(b, part.getPitch(), isInnerLast, isLeft);
-    first = b.at(b.add(begin, place));
-  }
-
-  /// The one that begins at `token` and `feature`.
-  SmallVector<Value, 8> load(int64_t token, int64_t feature) {
-    bool isFeatureLast = part.matrix->isFeatureLast;
-    int64_t row = isFeatureLast ? token : feature;
-    int64_t column = isFeatureLast ? feature : token;
-    int64_t offset = row * part.getPitch() + column * elementBytes;
-    return fragments.load(b, b.at(first, offset, b.b.getI8Type()),
-                          part.getPitch(), isInnerLast, isLeft);
-  }
-
-private:
-  BlockBuilder &b;
-  Fragments fragments;
-  const AttentionPart &part;
-  bool isLeft, isInnerLast;
-  Value first;
-};
-} // namespace
+/// How `part` lies in shared memory, whose inner numbers are features or
+/// tokens.
+static WarpMultiplier::Operand
+getOperand(const AttentionPart &part, bool areFeaturesInner, Value first = {}) {
+  return {part.getPitch(), part.matrix->isFeatureLast == areFeaturesInner,
+          first};
+}
 
 AttentionBlock::Left::Left(AttentionBlock &block, const AttentionPart &part,
                            Value begin)
     : block(&block), part(part), begin(begin) {}
 
-SmallVector<Value, 8> AttentionBlock::Left::load(int64_t feature) {
-  if (!held.empty())
-    return held[feature / fragmentRows];
+WarpMultiplier
+AttentionBlock::Left::getMultiplier(const AttentionPart &right) const {
   BlockBuilder &b = block->b;
-  // The warp's tokens begin so far into the part.
-  bool isFeatureLast = part.matrix->isFeatureLast;
-  Value offset = b.mul(
-      b.warp, fragmentRows * (isFeatureLast ? part.getPitch() : elementBytes));
-  UnitReader reader(b, Fragments(block->operands.type), part,
-                    b.add(begin, offset),
-                    /*areFeaturesInner=*/true, /*isLeft=*/true);
-  return reader.load(/*token=*/0, feature);
+  return WarpMultiplier(
+      b,
+      {block->operands.type, /*rows=*/1, right.tokens / fragmentCols,
+       part.matrix->getPaddedFeatures()},
+      getOperand(part, /*areFeaturesInner=*/true, b.mul(b.warp, fragmentRows)),
+      getOperand(right, /*areFeaturesInner=*/true));
 }
 
 void AttentionBlock::Left::hold() {
-  SmallVector<SmallVector<Value, 8>> loaded;
-  for (int64_t feature = 0; feature != part.matrix->getPaddedFeatures();
-       feature += fragmentRows)
-    loaded.push_back(load(feature));
-  held = std::move(loaded);
+  WarpMultiplier multiplier = getMultiplier(part);
+  held =
+      multiplier.load(Multiplier::Left, multiplier.at(Multiplier::Left, begin));
 }
 
 FragmentSums AttentionBlock::Left::multiply(const AttentionPart &right,
-                                            Value begin) {
-  BlockBuilder &b = block->b;
-  WarpMultiplier multiplier(b, block->operands.type, /*rows=*/1,
-                            right.tokens / fragmentCols);
-  UnitReader reader(b, multiplier.fragments, right, begin,
-                    /*areFeaturesInner=*/true, /*isLeft=*/false);
-  return multiplier.multiply(
-      part.matrix->getPaddedFeatures(),
-      [&](int64_t, int64_t feature) { return load(feature); },
-      [&](int64_t token, int64_t feature) {
-        return reader.load(token, feature);
-      },
-      WarpMultiplier::Kept::Left, b.zeros(multiplier.getNumSums()));
+                                            Value rightBegin) {
+  WarpMultiplier multiplier = getMultiplier(right);
+  SmallVector<Value> left = held;
+  if (left.empty())
+    left = {multiplier.at(Multiplier::Left, begin)};
+  return multiplier.multiply(left, multiplier.at(Multiplier::Right, rightBegin),
+                             block->b.zeros(multiplier.numSums));
 }
 
 FragmentSums AttentionBlock::addProducts(ValueRange sums, ValueRange scores,
                                          const AttentionPart &right,
                                          Value begin) {
-  WarpMultiplier multiplier(b, operands.type, /*rows=*/1,
-                            right.matrix->getPaddedFeatures() / fragmentCols);
-  UnitReader reader(b, multiplier.fragments, right, begin,
-                    /*areFeaturesInner=*/false, /*isLeft=*/false);
-  // Two fragments of sums, side by side, are one of a left operand.
+  // Scores are in registers: two fragments of sums, side by side, are one of a
+  // left operand.
+  WarpMultiplier multiplier(
+      b,
+      {operands.type, /*rows=*/1,
+       right.matrix->getPaddedFeatures() / fragmentCols, right.tokens},
+      /*left=*/{}, getOperand(right, /*areFeaturesInner=*/false));
   auto packScores = [&](int64_t, int64_t token) {
     SmallVector<Value, 8> left;
     for (int64_t i = 0; i != 4; ++i)
@@ -172,12 +119,13 @@ FragmentSums AttentionBlock::addProducts(ValueRange sums, ValueRange scores,
           b, scores.slice(token / fragmentCols * 4 + 2 * i, 2), operands.type));
     return left;
   };
-  return multiplier.multiply(
-      right.tokens, packScores,
+  Value pointer = multiplier.at(Multiplier::Right, begin);
+  return multiplier.multiplyUnits(
+      packScores,
       [&](int64_t feature, int64_t token) {
-        return reader.load(token, feature);
+        return multiplier.getUnit(Multiplier::Right, pointer, feature, token);
       },
-      WarpMultiplier::Kept::Left, sums);
+      sums);
 }
 
 //===----------------------------------------------------------------------===//

@@ -8,6 +8,7 @@
 
 #include "AttentionOperands.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Core/ThreadEvaluator.h"
 
 namespace mlir::bsr::gpu {
@@ -25,8 +26,8 @@ struct AttentionPart {
     return matrix->isFeatureLast ? matrix->getPaddedFeatures() : tokens;
   }
   int64_t getPitch() const {
-    return Fragments::getPitch(getLength(), elementBytes,
-                               /*isInnerLast=*/true);
+    return WarpMultiplier::getPitch(getLength(), elementBytes,
+                                    /*isInnerLast=*/true);
   }
   int64_t getBytes() const { return getRows() * getPitch(); }
 };
@@ -80,15 +81,15 @@ public:
     /// Loads all fragments at once, and keeps them in registers.
     void hold();
     /// Products of these and of what is in `right`, a row for each token there.
-    FragmentSums multiply(const AttentionPart &right, Value begin);
+    FragmentSums multiply(const AttentionPart &right, Value rightBegin);
 
   private:
-    SmallVector<Value, 8> load(int64_t feature);
+    WarpMultiplier getMultiplier(const AttentionPart &right) const;
 
     AttentionBlock *block = nullptr;
     AttentionPart part;
     Value begin;
-    SmallVector<SmallVector<Value, 8>> held;
+    SmallVector<Value> held;
   };
 
   /// Adds to `sums`, a column for each feature, products of `scores`, numbers

@@ -172,6 +172,20 @@ SmallVector<Value> BlockBuilder::loop(
   return SmallVector<Value>(loop.getResults());
 }
 
+SmallVector<Value> BlockBuilder::unroll(
+    int64_t count, int64_t together, ValueRange carried,
+    llvm::function_ref<SmallVector<Value>(Value, int64_t, ValueRange)> body) {
+  auto emit = [&](Value first, ValueRange carried) {
+    SmallVector<Value> next(carried);
+    for (int64_t i = 0; i != together; ++i)
+      next = body(first, i, next);
+    return next;
+  };
+  if (together == count)
+    return emit(constant(0), carried);
+  return loop(constant(0), constant(count), together, carried, emit);
+}
+
 void BlockBuilder::assume(Value condition) {
   LLVM::AssumeOp::create(b, loc, condition);
 }

@@ -16,36 +16,6 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-void CopiedPiece::forPasses(BlockBuilder &b, int64_t rows,
-                            llvm::function_ref<void(int64_t)> copy) const {
-  auto copyAll = [&] {
-    for (int64_t first = 0; first < rows; first += passRows)
-      copy(first);
-  };
-  // Of fewer rows than a pass has, some threads copy nothing.
-  if (passRows <= rows)
-    copyAll();
-  else
-    b.when(b.less(row, b.constant(rows)), copyAll);
-}
-
-CopiedPiece bsr::gpu::getCopiedPiece(BlockBuilder &b, Value thread,
-                                     int64_t threads, int64_t perRow,
-                                     int64_t pitch) {
-  Value row = b.div(thread, perRow), piece = b.rem(thread, perRow);
-  int64_t passRows = threads / perRow;
-  if (perRow >= 8)
-    return {row, piece, passRows};
-  // Of 8 rows, those that 8 threads copy are `apart`.
-  int64_t together = 8 / perRow;
-  int64_t apart = std::max<int64_t>(
-      1, perRow >> llvm::countr_zero<uint64_t>(pitch / copiedBytes));
-  Value turn = b.rem(b.div(row, together), perRow);
-  Value place = b.multiplyAdd(b.rem(row, together), apart, b.rem(turn, apart));
-  place = b.multiplyAdd(b.div(turn, apart), apart * together, place);
-  return {b.multiplyAdd(b.div(row, 8), 8, place), piece, passRows};
-}
-
 bool bsr::gpu::isLoaded(Value tensor) {
   Operation *op = tensor.getDefiningOp();
   if (!op)
@@ -80,32 +50,7 @@ std::optional<Activations> Activations::match(Value tensor,
   return result;
 }
 
-StepTokens bsr::gpu::getStepTokens(BlockBuilder &b, const Activations &x,
-                                   int64_t tokens, Value step) {
-  Value batch = b.constant(0);
-  if (x.batches != 1) {
-    int64_t ofBatch = llvm::divideCeil(x.tokens, tokens);
-    batch = b.div(step, ofBatch);
-    step = b.rem(step, ofBatch);
-  }
-  return {batch, b.mul(step, tokens)};
-}
-
-CopiedTokens bsr::gpu::getCopiedTokens(BlockBuilder &b, const Activations &x,
-                                       int64_t tokens, Value step,
-                                       Value offset) {
-  auto [batch, begin] = getStepTokens(b, x, tokens, step);
-  CopiedTokens copied{batch, b.add(begin, offset), /*bytes=*/Value()};
-  if (x.tokens % tokens) {
-    Value isInside = b.less(copied.first, b.constant(x.tokens));
-    copied.bytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
-    copied.first = b.select(isInside, copied.first, b.constant(0));
-  }
-  return copied;
-}
-
-/// The lane's row of four 8x8 matrices, and which 8 columns it is in.
-static std::pair<Value, Value> getMatrixPlace(BlockBuilder &b, bool rowsLast) {
+MatrixPlace bsr::gpu::getMatrixPlace(BlockBuilder &b, bool rowsLast) {
   Value within = b.rem(b.lane, 8);
   Value second = b.rem(b.div(b.lane, 8), 2), fourth = b.div(b.lane, 16);
   return {b.multiplyAdd(rowsLast ? fourth : second, 8, within),
@@ -115,116 +60,6 @@ static std::pair<Value, Value> getMatrixPlace(BlockBuilder &b, bool rowsLast) {
 Value bsr::gpu::getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast) {
   auto [row, column] = getMatrixPlace(b, rowsLast);
   return b.multiplyAdd(row, pitch, b.mul(column, copiedBytes));
-}
-
-MatrixRows MatrixRows::getPadded(BlockBuilder &b, const Fragments &fragments,
-                                 int64_t pitch, bool isInnerLast, bool isLeft) {
-  MatrixRows rows;
-  rows.elementBytes = fragments.elementBytes;
-  rows.pitch = pitch;
-  rows.offsets = {fragments.getLanePlace(b, pitch, isInnerLast, isLeft)};
-  return rows;
-}
-
-MatrixRows MatrixRows::getSwizzled(BlockBuilder &b, int64_t rowBytes,
-                                   int64_t partBytes, bool rowsLast) {
-  // 128 bytes follow each other as they are; the next 128 have the bits of
-  // their number flipped in those of each 16 bytes.
-  constexpr int64_t lineBytes = 128;
-  MatrixRows rows;
-  rows.elementBytes = bsr::gpu::elementBytes;
-  rows.pitch = rowBytes;
-  rows.partBytes = partBytes;
-  auto [row, half] = getMatrixPlace(b, rowsLast);
-  Value flipped =
-      b.rem(b.div(b.mul(row, rowBytes), lineBytes), rowBytes / copiedBytes);
-  Value begin = b.mul(row, rowBytes);
-  for (int64_t piece = 0; piece != rowBytes / copiedBytes; piece += 2) {
-    Value number = b.bitXor(b.add(half, piece), flipped);
-    rows.offsets.push_back(b.multiplyAdd(number, copiedBytes, begin));
-    rows.steps.push_back(b.sub(rows.offsets.back(), rows.getFirst()));
-  }
-  return rows;
-}
-
-Value MatrixRows::at(BlockBuilder &b, Value first, int64_t row,
-                     int64_t column) const {
-  Type i8 = b.b.getI8Type();
-  int64_t bytes = column * elementBytes;
-  if (steps.empty())
-    return b.at(first, row * pitch + bytes, i8);
-  int64_t piece = bytes % pitch / (2 * copiedBytes);
-  if (piece != 0)
-    first = b.at(first, steps[piece], i8);
-  return b.at(first, row * pitch + bytes / pitch * partBytes, i8);
-}
-
-/// Registers of a fragment of the left operand; one of the right has half.
-static constexpr int64_t fragmentRegisters = 4;
-/// Inner numbers of a fragment of tf32.
-static constexpr int64_t tf32Depth = 8;
-
-int64_t Fragments::getPitch(int64_t length, int64_t elementBytes,
-                            bool isInnerLast) {
-  constexpr int64_t wordBytes = 4;
-  // Lanes load words: 8 neighbours of each of 4 rows.
-  if (elementBytes == wordBytes && !isInnerLast)
-    return (length + 8) * wordBytes;
-  // Of each of 8 rows they load 16 bytes, which an odd multiple of 16 is apart.
-  int64_t bytes = length * elementBytes;
-  return bytes == copiedBytes ? bytes : bytes + copiedBytes;
-}
-
-Value Fragments::getLanePlace(BlockBuilder &b, int64_t pitch, bool isInnerLast,
-                              bool isLeft) const {
-  // Matrices of `ldmatrix` are 16 bytes wide: those of f32 have 4 inner
-  // numbers.
-  if (!type.isF32() || isInnerLast)
-    return getMatrixRow(b, pitch, /*rowsLast=*/isLeft != isInnerLast);
-  return b.multiplyAdd(b.rem(b.lane, 4), pitch,
-                       b.mul(b.div(b.lane, 4), elementBytes));
-}
-
-SmallVector<Value, 8> Fragments::load(BlockBuilder &b, Value pointer,
-                                      int64_t pitch, bool isInnerLast,
-                                      bool isLeft) const {
-  SmallVector<Value, 8> registers;
-  Type i8 = b.b.getI8Type(), f32 = b.b.getF32Type();
-  if (!type.isF32()) {
-    llvm::append_range(registers,
-                       b.loadMatrices(pointer, /*transpose=*/!isInnerLast));
-    return registers;
-  }
-  for (int64_t inner = 0; inner != fragmentRows; inner += tf32Depth) {
-    if (isInnerLast) {
-      Value matrices = b.at(pointer, inner * elementBytes, i8);
-      for (Value word : b.loadMatrices(matrices, /*transpose=*/false))
-        registers.push_back(
-            b.roundToTF32(LLVM::BitcastOp::create(b.b, b.loc, f32, word)));
-      continue;
-    }
-    // What `ldmatrix` does not transpose: 8 of its own numbers are apart, or 4
-    // inner ones.
-    for (int64_t i = 0; i != fragmentRegisters; ++i) {
-      int64_t own = (isLeft ? i % 2 : i / 2) * 8;
-      int64_t row = inner + (isLeft ? i / 2 : i % 2) * 4;
-      Value word = b.at(pointer, row * pitch + own * elementBytes, i8);
-      registers.push_back(b.roundToTF32(b.load(word, f32)));
-    }
-  }
-  return registers;
-}
-
-void Fragments::multiplyAdd(BlockBuilder &b, ArrayRef<Value> left,
-                            ArrayRef<Value> right, int64_t half,
-                            MutableArrayRef<Value> sum) const {
-  constexpr int64_t halfRegisters = fragmentRegisters / 2;
-  for (size_t first = 0; first != left.size(); first += fragmentRegisters)
-    llvm::copy(
-        b.multiply(type, left.slice(first, fragmentRegisters),
-                   right.slice(first + half * halfRegisters, halfRegisters),
-                   sum),
-        sum.begin());
 }
 
 Value bsr::gpu::createView(OpBuilder &b, Location loc, Value memref,

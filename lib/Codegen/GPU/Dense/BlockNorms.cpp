@@ -27,7 +27,7 @@ void BlockNorms::storeSums(BlockBuilder &b, const WarpSums &warp,
                            int64_t pitch) const {
   const SumLayout &layout = warp.layout;
   // Neighbouring columns of a lane, and how far apart its next ones begin.
-  int64_t length = layout.isInFours ? 4 : 2;
+  int64_t length = layout.colsTogether;
   int64_t distance = length * layout.rowLanes;
   Value column =
       b.multiplyAdd(b.rem(b.lane, layout.rowLanes), length, warp.column);

@@ -9,29 +9,6 @@
 
 namespace mlir::bsr::gpu {
 
-/// How a warp multiplies what a stage holds, and where its sums are.
-class DenseMultiplier {
-public:
-  virtual ~DenseMultiplier() = default;
-
-  /// `sums` plus the product of a stage, whose operands begin at `left` and at
-  /// `right`.
-  virtual SmallVector<Value> multiply(Value left, Value right,
-                                      ValueRange sums) = 0;
-  /// `sums` row by row, as `WarpSums` has them.
-  virtual SmallVector<Value> getRows(ValueRange sums) const {
-    return SmallVector<Value>(sums);
-  }
-
-  const SumLayout layout;
-  /// Rows and sums of a lane.
-  const int64_t numRows, numSums;
-
-protected:
-  DenseMultiplier(const SumLayout &layout, int64_t numRows, int64_t numSums)
-      : layout(layout), numRows(numRows), numSums(numSums) {}
-};
-
 /// The tile of `operands` if tensor cores multiply them on `target`: of 16-bit
 /// elements, or of f32 rounded to tf32; none if they do not, or none fits.
 std::optional<DenseTile> chooseWarpTile(const DenseOperands &operands,
@@ -42,8 +19,8 @@ std::optional<DenseTile> chooseLaneTile(const DenseOperands &operands,
                                         GPUAttr target);
 
 /// What multiplies in `walk`, with a tile that was chosen so.
-std::unique_ptr<DenseMultiplier> createWarpMultiplier(const DenseWalk &walk);
-std::unique_ptr<DenseMultiplier> createLaneMultiplier(const DenseWalk &walk);
+std::unique_ptr<Multiplier> createWarpMultiplier(const DenseWalk &walk);
+std::unique_ptr<Multiplier> createLaneMultiplier(const DenseWalk &walk);
 
 } // namespace mlir::bsr::gpu
 

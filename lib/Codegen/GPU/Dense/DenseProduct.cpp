@@ -3,7 +3,7 @@
 // Dense products, on tensor cores or on arithmetic units.
 //
 // A block of threads goes through the inner numbers 32 at a time (DenseWalk),
-// and multiplies what a stage of shared memory holds (DenseMultiplier). Where
+// and multiplies what a stage of shared memory holds (Multiplier). Where
 // such blocks are few, each takes a part of the inner numbers.
 
 #include "bsr/Codegen/GPU/Dense/DenseProduct.h"
@@ -66,24 +66,14 @@ int64_t DenseProduct::getStoredLength() const {
 void DenseProduct::store(DenseWalk &walk, const WarpSums &warp, Value first,
                          const StoredRows &result) {
   BlockBuilder &b = walk.b;
-  const SumLayout &layout = warp.layout;
-  constexpr int64_t four = 4;
-  Value column =
-      b.multiplyAdd(b.rem(b.lane, layout.rowLanes), four, warp.column);
   int64_t perRow = int64_t(warp.sums.size()) / warp.numRows;
   for (int64_t row = 0; row != warp.numRows; ++row) {
-    ValueRange sums = ValueRange(warp.sums).slice(row * perRow, perRow);
-    Value number = b.add(first, layout.getRow(row));
+    Value number = b.add(first, warp.layout.getRow(row));
     SmallVector<Value> at = walk.getStoredRow(result, number);
     walk.whenRow(number, [&] {
-      if (!layout.isInFours)
-        return storeRow(b, sums, result, at, warp.column,
-                        warp.areColumnsRagged);
-      for (int64_t col = 0; col != perRow; col += result.length) {
-        int64_t behind = col / four * four * layout.rowLanes + col % four;
-        storeVector(b, sums.slice(col, result.length), result, at,
-                    b.add(column, behind), warp.areColumnsRagged);
-      }
+      storeRow(b, warp.layout,
+               ValueRange(warp.sums).slice(row * perRow, perRow), result, at,
+               warp.column, warp.areColumnsRagged);
     });
   }
 }
@@ -91,15 +81,12 @@ void DenseProduct::store(DenseWalk &walk, const WarpSums &warp, Value first,
 void DenseProduct::emitBlock(KernelBody &kernel, const StoredRows &result,
                              BlockBuilder &b) {
   DenseWalk walk(operands, tile, kernel, b);
-  std::unique_ptr<DenseMultiplier> multiplier =
+  std::unique_ptr<Multiplier> multiplier =
       isOnTensorCores ? createWarpMultiplier(walk) : createLaneMultiplier(walk);
   const SumLayout &layout = multiplier->layout;
-  Value row = b.mul(b.div(b.lane, layout.rowLanes), layout.rowsTogether);
+  Value row = layout.getFirstRow(b);
   Value first = b.add(walk.firstRow, row);
-  SmallVector<Value> sums = walk.run(
-      multiplier->numSums, [&](Value left, Value right, ValueRange sums) {
-        return multiplier->multiply(left, right, sums);
-      });
+  SmallVector<Value> sums = walk.run(*multiplier);
   WarpSums warp = walk.getWarpSums(first);
   warp.layout = layout;
   warp.sums = multiplier->getRows(sums);

@@ -4,6 +4,7 @@
 // memory.
 
 #include "DenseWalk.h"
+#include "bsr/Codegen/GPU/Core/OperandCopy.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 
 using namespace mlir;
@@ -83,7 +84,6 @@ bool DenseTile::setStages(const DenseOperands &operands, const Chip &chip) {
 DenseWalk::DenseWalk(const DenseOperands &operands, const DenseTile &tile,
                      KernelBody &kernel, BlockBuilder &b)
     : operands(operands), tile(tile), b(b),
-      elementBytes(operands.getElementBytes()),
       stageBytes(tile.getStageBytes(operands)),
       leftBytes(DenseTile::getSideBytes(tile.left, operands.left.isInnerLast)) {
   int64_t colBlocks = llvm::divideCeil(operands.cols.size, tile.right.tile);
@@ -117,18 +117,16 @@ Value DenseWalk::getOffset(const DenseOperands::Side &side, const Group &group,
 void DenseWalk::copySide(const DenseOperands::Side &side,
                          const DenseTile::Side &place, const Group &own,
                          Value pointer, Value first, Value inner, Value stage) {
-  int64_t length = side.isInnerLast ? DenseTile::innerTile : place.tile;
-  int64_t height = side.isInnerLast ? place.tile : DenseTile::innerTile;
-  int64_t perRow = length / side.copied, rowsPerPass = blockThreads / perRow;
-  int64_t bytes = side.copied * elementBytes;
-  Value column = b.mul(b.rem(b.thread, perRow), side.copied);
-  Value columnBytes = b.mul(column, elementBytes);
+  PieceCopy pieces{operands.type,
+                   side.isInnerLast ? place.tile : DenseTile::innerTile,
+                   side.isInnerLast ? DenseTile::innerTile : place.tile,
+                   side.copied,
+                   place.pitch,
+                   place.isSwizzled};
   bool isInnerRagged = tile.parts * tile.partLength != operands.inner.size;
-  for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
-    Value row = b.add(b.div(b.thread, perRow), pass * rowsPerPass);
+  auto find = [&](Value row, Value column) -> PieceCopy::Source {
     Value ownNumber = b.add(first, side.isInnerLast ? row : column);
     Value innerNumber = b.add(inner, side.isInnerLast ? column : row);
-    // Beyond the operand, zeros are copied, which add nothing.
     Value isInside;
     if (own.size % place.tile)
       isInside = b.less(ownNumber, b.constant(own.size));
@@ -136,20 +134,11 @@ void DenseWalk::copySide(const DenseOperands::Side &side,
       Value isInner = b.less(innerNumber, b.constant(operands.inner.size));
       isInside = isInside ? b.bitAnd(isInside, isInner) : isInner;
     }
-    Value offset = b.add(getOffset(side, own, ownNumber),
-                         getOffset(side, operands.inner, innerNumber));
-    Value size;
-    if (isInside) {
-      size = b.select(isInside, b.constant(bytes), b.constant(0));
-      offset = b.select(isInside, offset, b.constant(0));
-    }
-    Value at = columnBytes;
-    if (place.isSwizzled)
-      at = b.bitXor(at, b.mul(b.rem(b.div(row, 4), 8), copiedBytes));
-    Value to = b.multiplyAdd(row, place.pitch, at);
-    b.copyAsync(b.at(b.add(stage, to)), b.at(pointer, offset, operands.type),
-                size, bytes);
-  }
+    return {b.add(getOffset(side, own, ownNumber),
+                  getOffset(side, operands.inner, innerNumber)),
+            isInside};
+  };
+  pieces.emit(b, blockThreads, pointer, stage, find);
 }
 
 void DenseWalk::copy(Value step, Value stage) {
@@ -160,18 +149,19 @@ void DenseWalk::copy(Value step, Value stage) {
            b.add(stage, leftBytes));
 }
 
-SmallVector<Value> DenseWalk::run(
-    int64_t numSums,
-    llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> multiply) {
+SmallVector<Value> DenseWalk::run(const Multiplier &multiplier) {
   StepRange steps{b.constant(0),
                   b.constant(tile.partLength / DenseTile::innerTile)};
   return CopyPipeline(b, tile.stages, stageBytes)
       .run(
           steps,
           [&](Value step, Value stage, ValueRange) { copy(step, stage); },
-          [&] { return b.zeros(numSums); },
+          [&] { return b.zeros(multiplier.numSums); },
           [&](Value, Value stage, ValueRange, ValueRange sums) {
-            return multiply(stage, b.add(stage, leftBytes), sums);
+            Value rows = multiplier.at(Multiplier::Left, stage);
+            Value cols =
+                multiplier.at(Multiplier::Right, b.add(stage, leftBytes));
+            return multiplier.multiply(rows, cols, sums);
           });
 }
 

@@ -8,7 +8,7 @@
 
 #include "DenseOperands.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
-#include "bsr/Codegen/GPU/Core/TensorCores.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 
 namespace mlir::bsr::gpu {
 
@@ -75,13 +75,9 @@ public:
   DenseWalk(const DenseOperands &operands, const DenseTile &tile,
             KernelBody &kernel, BlockBuilder &b);
 
-  /// What comes of `numSums` sums from 0 on: `multiply` adds to them what is in
-  /// a stage, whose left and right operand begin where it is told.
-  SmallVector<Value>
-  run(int64_t numSums,
-      llvm::function_ref<SmallVector<Value>(Value left, Value right,
-                                            ValueRange)>
-          multiply);
+  /// What comes of sums from 0 on, to which `multiplier` adds what is in all
+  /// stages.
+  SmallVector<Value> run(const Multiplier &multiplier);
 
   /// Where number `row` of the rows is stored (`DenseProduct`).
   SmallVector<Value> getStoredRow(const StoredRows &result, Value row);
@@ -121,7 +117,7 @@ private:
   /// Copies the operands of `step` to `stage`.
   void copy(Value step, Value stage);
 
-  int64_t elementBytes, stageBytes, leftBytes;
+  int64_t stageBytes, leftBytes;
   Value part, batch, tileRow, tileCol, firstInner;
   Value left, right;
 };

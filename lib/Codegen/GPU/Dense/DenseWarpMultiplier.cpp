@@ -7,7 +7,6 @@
 // loaded where that is the wrong way round.
 
 #include "DenseMultiplier.h"
-#include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Core/TileSearch.h"
 
 using namespace mlir;
@@ -50,7 +49,7 @@ std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
       DenseTile::get(operands, operands.rows.size <= 64 ? 64 : 128,
                      operands.cols.size <= 64 ? 64 : 128, /*isSwizzled=*/false,
                      [&](int64_t length, bool isInnerLast) {
-                       return Fragments::getPitch(
+                       return WarpMultiplier::getPitch(
                            length, operands.getElementBytes(), isInnerLast);
                      });
   const Chip &chip = *findChip(target.getChip());
@@ -63,55 +62,17 @@ std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
   return search.best;
 }
 
-namespace {
-class Multiplier : public DenseMultiplier {
-public:
-  Multiplier(const DenseWalk &walk, const WarpMultiplier &warp)
-      : DenseMultiplier(SumLayout(), warp.getNumRows(), warp.getNumSums()),
-        walk(walk), warp(warp) {}
-
-  SmallVector<Value> multiply(Value left, Value right,
-                              ValueRange sums) override;
-  SmallVector<Value> getRows(ValueRange sums) const override {
-    return warp.getRows(sums);
-  }
-
-private:
-  const DenseWalk &walk;
-  WarpMultiplier warp;
-};
-} // namespace
-
-SmallVector<Value> Multiplier::multiply(Value left, Value right,
-                                        ValueRange sums) {
-  BlockBuilder &b = walk.b;
-  const Fragments &fragments = warp.fragments;
-  // Loads units of a side, whose first number of the warp is `warpFirst`.
-  auto getLoad = [&](const DenseTile::Side &side, bool isInnerLast, bool isLeft,
-                     Value warpFirst, Value at) {
-    int64_t unit = isInnerLast ? side.pitch : fragments.elementBytes;
-    Value place = fragments.getLanePlace(b, side.pitch, isInnerLast, isLeft);
-    Value first = b.at(b.add(b.multiplyAdd(warpFirst, unit, at), place));
-    return [=, &b, &side, &fragments](int64_t own, int64_t inner) {
-      int64_t row = isInnerLast ? own : inner;
-      int64_t column = isInnerLast ? inner : own;
-      int64_t offset = row * side.pitch + column * fragments.elementBytes;
-      return fragments.load(b, b.at(first, offset, b.b.getI8Type()), side.pitch,
-                            isInnerLast, isLeft);
-    };
-  };
-  auto loadLeft = getLoad(walk.tile.left, walk.operands.left.isInnerLast,
-                          /*isLeft=*/true, walk.warpRow, left);
-  auto loadRight = getLoad(walk.tile.right, walk.operands.right.isInnerLast,
-                           /*isLeft=*/false, walk.warpCol, right);
-  return warp.multiply(DenseTile::innerTile, loadLeft, loadRight,
-                       WarpMultiplier::Kept::Right, sums);
-}
-
-std::unique_ptr<DenseMultiplier>
+std::unique_ptr<Multiplier>
 bsr::gpu::createWarpMultiplier(const DenseWalk &walk) {
-  return std::make_unique<Multiplier>(
-      walk, WarpMultiplier(walk.b, walk.operands.type,
-                           walk.tile.getWarpRows() / fragmentRows,
-                           walk.tile.getWarpCols() / fragmentCols));
+  const DenseTile &tile = walk.tile;
+  WarpMultiplier::Operand left{tile.left.pitch, walk.operands.left.isInnerLast,
+                               walk.warpRow},
+      right{tile.right.pitch, walk.operands.right.isInnerLast, walk.warpCol};
+  return std::make_unique<WarpMultiplier>(
+      walk.b,
+      WarpMultiplier::Shape{walk.operands.type,
+                            tile.getWarpRows() / fragmentRows,
+                            tile.getWarpCols() / fragmentCols,
+                            DenseTile::innerTile, Multiplier::Right},
+      left, right);
 }

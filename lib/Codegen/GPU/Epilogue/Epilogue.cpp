@@ -291,7 +291,7 @@ void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
       epilogue.totals, [&](OpResult total) { return createNeutral(e, total); });
   // Two fragments are four columns of each of four lanes, too.
   Value four = b.rem(b.lane, layout.rowLanes);
-  if (!layout.isInFours)
+  if (layout.areFragments)
     four =
         b.multiplyAdd(b.rem(b.lane, 2), fragmentCols / length, b.div(four, 2));
   at.push_back({});
@@ -306,7 +306,7 @@ void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
       clamped.back() = b.min(column, b.constant(sizes.back() - length));
     }
     SmallVector<Value> columns(sums.slice(first, length));
-    if (!layout.isInFours)
+    if (layout.areFragments)
       columns = exchange(sums.slice(first, 2), sums.slice(first + 2, 2));
     take(at, clamped, columns, both(isRow, isColumn), totals);
     // Registers have room for few vectors beside the sums: those that were

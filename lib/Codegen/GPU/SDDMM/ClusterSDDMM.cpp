@@ -10,7 +10,9 @@
 
 #include "ClusterSDDMM.h"
 #include "WindowShare.h"
+#include "bsr/Codegen/GPU/Core/OperandCopy.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
+#include "bsr/Codegen/GPU/Core/WarpgroupMultiplier.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -19,6 +21,17 @@ using namespace mlir::bsr::gpu;
 
 static constexpr int64_t consumers = WindowTile::warpgroups * warpgroupThreads;
 static constexpr int64_t blockExtent = WindowTile::clusterExtent;
+
+/// What multiplies rows of a line by columns of `blocks`.
+static WarpgroupMultiplier createMultiplier(BlockBuilder &b, Type type,
+                                            const SampledShape &shape,
+                                            const WindowTile &tile,
+                                            int64_t blocks) {
+  WarpgroupMultiplier::Operand operand{tile.getPitch(), /*isTransposed=*/false,
+                                       tile.getSlabBytes(shape)};
+  return WarpgroupMultiplier(b, {type, blocks * blockExtent, tile.tokens},
+                             operand, operand);
+}
 
 namespace {
 /// What a thread does.
@@ -30,7 +43,9 @@ public:
   };
   ClusterEmitter(const SampledShape &shape, const WindowTile &tile, Type type,
                  ValueRange scratch, const Maps &maps, BlockBuilder &b)
-      : shape(shape), tile(tile), windows(tile.getWindows(shape)), type(type),
+      : shape(shape), tile(tile), windows(tile.getWindows(shape)),
+        single(createMultiplier(b, type, shape, tile, /*blocks=*/1)),
+        both(createMultiplier(b, type, shape, tile, /*blocks=*/2)),
         arrays(scratch.drop_back()), parts(scratch.back()), maps(maps), b(b),
         shares(b, tile, shape, windows, arrays),
         ring(b, tile.stages, tile.getStageBytes(shape), tile.shares),
@@ -85,7 +100,6 @@ private:
   Blocks findBlocks(const WindowPart &window);
   SmallVector<Value> multiplyStep(Value begin, const Blocks &blocks,
                                   ValueRange sums);
-  WarpgroupOperand getOperand(Value at);
   /// The sums of two blocks side by side as those of one, and the other way
   /// round.
   Value join(ArrayRef<Value> sums);
@@ -96,7 +110,8 @@ private:
   const SampledShape &shape;
   const WindowTile &tile;
   SampledWindows windows;
-  Type type;
+  /// What multiplies a block, and two side by side.
+  WarpgroupMultiplier single, both;
   ValueRange arrays;
   Value parts;
   Maps maps;
@@ -222,12 +237,6 @@ ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowPart &window) {
   return blocks;
 }
 
-WarpgroupOperand ClusterEmitter::getOperand(Value at) {
-  constexpr int64_t rowsTogether = 8;
-  return {b.at(at), tile.getPitch(), /*isTransposed=*/false,
-          rowsTogether * tile.getPitch(), tile.getSlabBytes(shape)};
-}
-
 Value ClusterEmitter::join(ArrayRef<Value> sums) {
   SmallVector<Value> all;
   for (Value sum : sums)
@@ -245,24 +254,22 @@ SmallVector<Value> ClusterEmitter::split(Value sums) {
 SmallVector<Value> ClusterEmitter::multiplyStep(Value begin,
                                                 const Blocks &blocks,
                                                 ValueRange sums) {
-  auto multiply = [&](int64_t block, int64_t columns, Value sum) {
-    return multiplyAdd(b, type, getOperand(b.add(begin, blocks.rows[block])),
-                       getOperand(b.add(begin, blocks.cols[block])), columns,
-                       tile.getPitch() / fragmentBytes, sum);
+  auto multiply = [&](const Multiplier &multiplier, int64_t block, Value sum) {
+    return multiplier.multiply(b.at(b.add(begin, blocks.rows[block])),
+                               b.at(b.add(begin, blocks.cols[block])), sum);
   };
   SmallVector<Value> next(sums);
   for (int64_t first = 0; first + 1 < ofGroup; first += 2) {
     SmallVector<Value> two(next.begin() + first, next.begin() + first + 2);
     two = b.when(blocks.isPair[first / 2], two, [&] {
-      return split(multiply(first, 2 * blockExtent, join(two)));
+      return split(multiply(both, first, join(two)).front());
     });
     llvm::copy(two, next.begin() + first);
   }
   for (int64_t block = 0; block != ofGroup; ++block)
-    next[block] =
-        b.when(blocks.isAlone[block], next[block], [&]() -> SmallVector<Value> {
-          return {multiply(block, blockExtent, next[block])};
-        })[0];
+    next[block] = b.when(blocks.isAlone[block], next[block], [&] {
+      return multiply(single, block, next[block]);
+    })[0];
   return next;
 }
 
@@ -283,7 +290,7 @@ void ClusterEmitter::consume() {
     Blocks blocks = findBlocks(window);
     SmallVector<Value> sums;
     for (int64_t block = 0; block != ofGroup; ++block)
-      sums.push_back(createSums(b, blockExtent, {zero, zero}));
+      llvm::append_range(sums, single.fillRows({zero, zero}));
     sums = ring.consume({window.low, window.high}, stage, sums,
                         [&](Value, Value begin, ValueRange, ValueRange sums) {
                           return multiplyStep(begin, blocks, sums);

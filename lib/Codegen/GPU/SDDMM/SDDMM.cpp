@@ -3,8 +3,7 @@
 // Kernels of bsr.sddmm.
 
 #include "bsr/Codegen/GPU/SDDMM/SDDMM.h"
-#include "LaneSDDMM.h"
-#include "SmallSDDMM.h"
+#include "RowSDDMM.h"
 #include "WarpSDDMM.h"
 
 using namespace mlir;
@@ -15,5 +14,5 @@ std::unique_ptr<Product> bsr::gpu::matchSDDMM(Operation *root, GPUAttr target) {
   auto product = BlockProduct::match(root);
   if (!product)
     return nullptr;
-  return matchFirst<WarpSDDMM, SmallSDDMM, LaneSDDMM>(*product, target);
+  return matchFirst<WarpSDDMM, RowSDDMM>(*product, target);
 }

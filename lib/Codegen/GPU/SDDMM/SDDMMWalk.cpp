@@ -4,6 +4,7 @@
 // memory, token after token.
 
 #include "SDDMMWalk.h"
+#include "bsr/Codegen/GPU/Core/OperandCopy.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -17,11 +17,11 @@
 #include "WarpSDDMM.h"
 #include "ClusterSDDMM.h"
 #include "WindowShare.h"
+#include "bsr/Codegen/GPU/Core/OperandCopy.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -94,25 +94,14 @@ private:
                    const Window &window);
   void loadBlocks(const Window &window);
   SmallVector<Value> multiply(Value stage, ValueRange sums);
-  /// The fragments of a line's rows: of all tokens, and then of all rows.
-  SmallVector<Value> loadRows(Value stage, Value line);
-  SmallVector<Value> multiplyBlock(Value stage, Value slab, ValueRange left,
-                                   ValueRange sums);
   void store(Value part, ValueRange sums);
 
-  /// Where lanes read four matrices of product `depth` on, in bytes.
-  Value getMatrixOffset(int64_t depth, bool rowsLast);
   /// Pieces of 16 bytes of a row, which lie in another order in every other
   /// row, or two: those of 8 rows lie in different banks.
   int64_t getPieces() const { return tile.getPitch() / copiedBytes; }
   Value getSwizzle(Value row) {
     return b.rem(b.div(row, 8 / getPieces()), getPieces());
   }
-  /// Products along the tokens of a step.
-  int64_t getDepth() const { return tile.getPitch() / fragmentBytes; }
-  /// Four matrices, rounded to what is multiplied.
-  SmallVector<Value, 4> loadMatrices(Value at);
-
   const SampledShape &shape;
   const WindowTile &tile;
   const SampledWindows &windows;
@@ -134,13 +123,21 @@ private:
 };
 } // namespace mlir::bsr::gpu
 
+/// Rows of both operands have the tokens of a step.
+static WarpMultiplier::Operand getOperand(const WindowTile &tile) {
+  return {tile.getPitch(), /*isInnerLast=*/true, /*first=*/{},
+          /*isSwizzled=*/true};
+}
+
 WarpSDDMMEmitter::WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel,
                                    ValueRange scratch, BlockBuilder &b)
     : shape(product.shape), tile(product.tile), windows(product.windows),
       arrays(scratch.drop_back()), b(b),
       type(product.op.getA().getType().getElementType()), i8(b.b.getI8Type()),
-      i32(b.b.getI32Type()),
-      multiplier(b, type, product.getSums().rows, product.getSums().cols),
+      i32(b.b.getI32Type()), multiplier(b,
+                                        {type, product.getSums().rows,
+                                         product.getSums().cols, tile.tokens},
+                                        getOperand(tile), getOperand(tile)),
       warpBlocks(WindowTile::getWarpBlocks(shape)), steps(tile.getSteps(shape)),
       rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
       cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
@@ -218,74 +215,34 @@ void WarpSDDMMEmitter::loadBlocks(const Window &window) {
   }
 }
 
-Value WarpSDDMMEmitter::getMatrixOffset(int64_t depth, bool rowsLast) {
-  Value within = b.rem(b.lane, 8);
-  Value second = b.rem(b.div(b.lane, 8), 2), fourth = b.div(b.lane, 16);
-  Value row = b.multiplyAdd(rowsLast ? fourth : second, 8, within);
-  Value piece = b.add(rowsLast ? second : fourth, 2 * depth);
-  piece = b.bitXor(piece, getSwizzle(within));
-  return b.multiplyAdd(row, tile.getPitch(), b.mul(piece, copiedBytes));
-}
-
-SmallVector<Value, 4> WarpSDDMMEmitter::loadMatrices(Value at) {
-  SmallVector<Value, 4> matrices = b.loadMatrices(at, /*transpose=*/false);
-  if (type.isF32())
-    for (Value &word : matrices)
-      word = b.roundToTF32(LLVM::BitcastOp::create(b.b, b.loc, type, word));
-  return matrices;
-}
-
-SmallVector<Value> WarpSDDMMEmitter::loadRows(Value stage, Value line) {
-  Value begin =
-      b.multiplyAdd(line, shape.getBlockRows() * tile.getPitch(), stage);
-  SmallVector<Value> fragments;
-  for (int64_t depth = 0; depth != getDepth(); ++depth) {
-    Value at = b.at(b.add(begin, getMatrixOffset(depth, /*rowsLast=*/false)));
-    for (int64_t row = 0; row != multiplier.rows; ++row)
-      llvm::append_range(
-          fragments,
-          loadMatrices(b.at(at, row * fragmentRows * tile.getPitch(), i8)));
-  }
-  return fragments;
-}
-
-SmallVector<Value> WarpSDDMMEmitter::multiplyBlock(Value stage, Value slab,
-                                                   ValueRange left,
-                                                   ValueRange sums) {
-  Value begin = b.multiplyAdd(slab, tile.getSlabBytes(shape),
-                              b.add(stage, tile.getRowBytes(shape)));
-  auto getRows = [&](int64_t row, int64_t inner) {
-    int64_t unit = inner / fragmentRows * multiplier.rows + row / fragmentRows;
-    return SmallVector<Value, 8>(left.slice(unit * 4, 4));
-  };
-  auto loadCols = [&](int64_t col, int64_t inner) {
-    Value offset = getMatrixOffset(inner / fragmentRows, /*rowsLast=*/true);
-    Value at = b.at(b.add(begin, offset));
-    return SmallVector<Value, 8>(
-        loadMatrices(b.at(at, col * tile.getPitch(), i8)));
-  };
-  return multiplier.multiply(getDepth() * fragmentRows, getRows, loadCols,
-                             WarpMultiplier::Kept::Left, sums);
-}
-
 SmallVector<Value> WarpSDDMMEmitter::multiply(Value stage, ValueRange sums) {
   SmallVector<Value> next;
   size_t ofBlock = sums.size() / warpBlocks;
   // The rows of the block before; zeros where none has been there.
-  SmallVector<Value> left(4 * getDepth() * multiplier.rows, b.constant(0));
+  SmallVector<Value> left(multiplier.getNumRegisters(Multiplier::Left),
+                          b.constant(0));
+  int64_t lineBytes = shape.getBlockRows() * tile.getPitch();
+  Value firstSlab = b.add(stage, tile.getRowBytes(shape));
   for (int64_t block = 0; block != warpBlocks; ++block) {
     bool isLast = block == warpBlocks - 1;
     SmallVector<Value> before(sums.slice(block * ofBlock, ofBlock));
     if (!isLast)
       llvm::append_range(before, left);
     SmallVector<Value> after = b.when(isThere[block], before, [&] {
-      auto load = [&] { return loadRows(stage, lines[block]); };
+      auto load = [&] {
+        Value rows = b.multiplyAdd(lines[block], lineBytes, stage);
+        return multiplier.load(Multiplier::Left,
+                               multiplier.at(Multiplier::Left, rows));
+      };
       SmallVector<Value> rows =
           block == 0
               ? load()
               : b.when(b.less(lines[block - 1], lines[block]), left, load);
-      SmallVector<Value> result = multiplyBlock(
-          stage, slabs[block], rows, sums.slice(block * ofBlock, ofBlock));
+      Value cols =
+          b.multiplyAdd(slabs[block], tile.getSlabBytes(shape), firstSlab);
+      SmallVector<Value> result =
+          multiplier.multiply(rows, multiplier.at(Multiplier::Right, cols),
+                              sums.slice(block * ofBlock, ofBlock));
       if (!isLast)
         llvm::append_range(result, rows);
       return result;
@@ -297,7 +254,7 @@ SmallVector<Value> WarpSDDMMEmitter::multiply(Value stage, ValueRange sums) {
 }
 
 void WarpSDDMMEmitter::store(Value part, ValueRange sums) {
-  int64_t count = multiplier.getNumSums();
+  int64_t count = multiplier.numSums;
   for (int64_t block = 0; block != warpBlocks; ++block)
     b.when(isThere[block], [&] {
       storePart(b, parts, {b.block[0], part, b.add(firstBlock, block)},

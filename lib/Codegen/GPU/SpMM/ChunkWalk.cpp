@@ -35,6 +35,17 @@ ChunkWalk::ChunkWalk(const WalkedProduct &product, const ChunkRange &range,
   positions = ofGroup(arrays[1], tile.slabs);
   words = ofGroup(arrays[2], plan.lines);
   slots = ofGroup(arrays[3], tile.blocks * plan.getParts());
+  if (shape.getGathered() == 1)
+    return;
+  // Of the four matrices, the inputs of two are those of one slab and block.
+  Value row = b.rem(b.lane, 8), last = b.div(b.lane, 16);
+  Value half = b.rem(b.div(b.lane, 8), 2);
+  Value token =
+      b.multiplyAdd(last, copiedBytes, b.mul(warpToken, shape.elementBytes));
+  int64_t outputs = shape.inputsAreRows ? copiedBytes : 8 * layout.blockPitch;
+  Value matrix = b.multiplyAdd(row, layout.blockPitch, b.mul(half, outputs));
+  gathered = {half, b.multiplyAdd(row, layout.slabPitch, token),
+              b.multiplyAdd(last, layout.block, matrix)};
 }
 
 SmallVector<Value> ChunkWalk::loadWords(Value chunk) {
@@ -58,42 +69,44 @@ void ChunkWalk::whenInside(Value line, llvm::function_ref<void()> body) {
   b.when(b.less(line, b.constant(plan.numLines)), body);
 }
 
-Value ChunkWalk::getBlock(Value stage, Value word, Value blockOffset) {
+Value ChunkWalk::getBlock(Value stage, Value word, Value place) {
   Value first = LinePlan::getFirstBlock(b, word);
-  return b.add(b.add(b.multiplyAdd(first, layout.block, stage), blockOffset),
+  return b.add(b.add(b.multiplyAdd(first, layout.block, stage), place),
                layout.blocks);
 }
 
 SmallVector<Value> ChunkWalk::addBlocks(Value stage, ValueRange words,
-                                        Value slabOffset, Value blockOffset,
-                                        ValueRange sums, Load load,
-                                        MultiplyBlock multiply) {
-  Value firstSlab = b.add(stage, slabOffset);
-  if (!tile.isScanned)
-    return multiplyLines(words, sums, [&](Value word, ValueRange sums) {
-      return addListed(word, firstSlab, getBlock(stage, word, blockOffset),
-                       sums, load, multiply);
-    });
-  SmallVector<Value> blocks;
-  for (Value word : words)
-    blocks.push_back(getBlock(stage, word, blockOffset));
-  return addScanned(words, firstSlab, blocks, sums, load, multiply);
+                                        const Multiplier &multiplier,
+                                        ValueRange sums) {
+  if (tile.isScanned && !gathered)
+    return addScanned(stage, words, multiplier, sums);
+  size_t count = sums.size() / words.size();
+  SmallVector<Value> result;
+  for (auto [line, word] : llvm::enumerate(words)) {
+    ValueRange own = sums.slice(line * count, count);
+    llvm::append_range(result, gathered
+                                   ? addGathered(stage, word, multiplier, own)
+                                   : addListed(stage, word, multiplier, own));
+  }
+  return result;
 }
 
-SmallVector<Value> ChunkWalk::addListed(Value word, Value firstSlab,
-                                        Value block, ValueRange sums, Load load,
-                                        MultiplyBlock multiply) {
+SmallVector<Value> ChunkWalk::addListed(Value stage, Value word,
+                                        const Multiplier &multiplier,
+                                        ValueRange sums) {
+  Value firstSlab = b.add(stage, multiplier.getPlace(Multiplier::Right));
   Value slabs = LinePlan::getSlabs(b, word);
   SmallVector<Value> carried(sums);
-  carried.append({slabs, block});
+  carried.append(
+      {slabs, getBlock(stage, word, multiplier.getPlace(Multiplier::Left))});
   SmallVector<Value> next = b.loop(
       b.constant(0), b.countOnes(slabs), 1, carried,
       [&](Value, ValueRange carried) {
         Value left = carried[sums.size()], block = carried[sums.size() + 1];
         Value slab =
             b.multiplyAdd(b.countTrailingZeros(left), layout.slab, firstSlab);
-        SmallVector<Value> next = multiply(load(b.at(slab)), b.at(block),
-                                           carried.take_front(sums.size()));
+        SmallVector<Value> next = multiplier.multiply(
+            b.at(block), b.at(slab), carried.take_front(sums.size()));
         next.push_back(b.bitAnd(left, b.add(left, -1)));
         next.push_back(b.add(block, layout.block));
         return next;
@@ -102,14 +115,58 @@ SmallVector<Value> ChunkWalk::addListed(Value word, Value firstSlab,
   return next;
 }
 
-SmallVector<Value> ChunkWalk::addScanned(ValueRange words, Value firstSlab,
-                                         ValueRange blocks, ValueRange sums,
-                                         Load load, MultiplyBlock multiply) {
+SmallVector<Value> ChunkWalk::addGathered(Value stage, Value word,
+                                          const Multiplier &multiplier,
+                                          ValueRange sums) {
+  Value slabs = LinePlan::getSlabs(b, word);
+  Value block = getBlock(stage, word, gathered->block);
+  Value firstSlab = b.add(stage, gathered->slab);
+  // Any lane of a matrix of zeros may have the address of all of them.
+  Value row = b.mul(b.rem(b.lane, 8), layout.slabPitch);
+  Value zeros = b.add(b.sub(gathered->slab, row), layout.zeros);
+  auto dropFirst = [&](Value left) { return b.bitAnd(left, b.add(left, -1)); };
+  Value isFirst = b.equal(gathered->half, b.constant(0));
+  SmallVector<Value> carried(sums);
+  carried.append({b.select(isFirst, slabs, dropFirst(slabs)), block});
+  Value steps = b.div(b.add(b.countOnes(slabs), 1), 2);
+  SmallVector<Value> next =
+      b.loop(b.constant(0), steps, 1, carried, [&](Value, ValueRange carried) {
+        Value left = carried[sums.size()], block = carried[sums.size() + 1];
+        Value slab =
+            b.multiplyAdd(b.countTrailingZeros(left), layout.slab, firstSlab);
+        slab = b.select(b.equal(left, b.constant(0)), zeros, slab);
+        SmallVector<Value> next = multiplier.multiply(
+            b.at(block), b.at(slab), carried.take_front(sums.size()));
+        next.push_back(dropFirst(dropFirst(left)));
+        next.push_back(b.add(block, 2 * layout.block));
+        return next;
+      });
+  next.truncate(sums.size());
+  return next;
+}
+
+void ChunkWalk::clearZeros() {
+  if (!gathered)
+    return;
+  int64_t words = layout.slabPitch / 4;
+  b.loop(b.thread, b.constant(words), blockThreads, {},
+         [&](Value word, ValueRange) {
+           Value at = b.add(b.mul(word, 4), layout.zeros);
+           b.storeShared(b.constant(0), b.at(at));
+           return SmallVector<Value>();
+         });
+}
+
+SmallVector<Value> ChunkWalk::addScanned(Value stage, ValueRange words,
+                                         const Multiplier &multiplier,
+                                         ValueRange sums) {
   // Behind the sums of all lines, their next blocks.
   size_t lines = words.size(), count = sums.size() / lines;
   SmallVector<Value> next(sums);
-  llvm::append_range(next, blocks);
-  Value first = b.at(firstSlab), all = words.front();
+  for (Value word : words)
+    next.push_back(
+        getBlock(stage, word, multiplier.getPlace(Multiplier::Left)));
+  Value first = multiplier.at(Multiplier::Right, stage), all = words.front();
   for (Value word : words.drop_front())
     all = b.bitOr(all, word);
   for (int64_t slab = 0; slab != tile.slabs; ++slab) {
@@ -119,16 +176,18 @@ SmallVector<Value> ChunkWalk::addScanned(ValueRange words, Value firstSlab,
     };
     SmallVector<Value> before = next;
     next = b.when(hasBlock(all), before, [&] {
-      SmallVector<Value> operands =
-          load(b.at(first, slab * layout.slab, b.b.getI8Type()));
+      SmallVector<Value> activations{
+          b.at(first, slab * layout.slab, b.b.getI8Type())};
+      if (tile.areActivationsShared(shape))
+        activations = multiplier.load(Multiplier::Right, activations.front());
       SmallVector<Value> after = before;
       for (size_t line = 0; line != lines; ++line) {
         SmallVector<Value> own(ValueRange(after).slice(line * count, count));
         Value block = after[lines * count + line];
         own.push_back(block);
         auto add = [&] {
-          SmallVector<Value> added =
-              multiply(operands, b.at(block), ValueRange(own).drop_back());
+          SmallVector<Value> added = multiplier.multiply(
+              b.at(block), activations, ValueRange(own).drop_back());
           added.push_back(b.add(block, layout.block));
           return added;
         };
@@ -141,14 +200,4 @@ SmallVector<Value> ChunkWalk::addScanned(ValueRange words, Value firstSlab,
   }
   next.truncate(sums.size());
   return next;
-}
-
-SmallVector<Value> ChunkWalk::multiplyLines(
-    ValueRange words, ValueRange sums,
-    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> multiply) {
-  size_t count = sums.size() / words.size();
-  SmallVector<Value> result;
-  for (auto [line, word] : llvm::enumerate(words))
-    llvm::append_range(result, multiply(word, sums.slice(line * count, count)));
-  return result;
 }

@@ -6,6 +6,7 @@
 #define BSR_LIB_CODEGEN_GPU_SPMM_CHUNKWALK_H
 
 #include "PlannedSpMM.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 
 namespace mlir::bsr::gpu {
 
@@ -38,25 +39,11 @@ public:
                    Multiply multiply,
                    llvm::function_ref<void(ValueRange sums)> finish) = 0;
 
-  /// What is multiplied of a slab in shared memory.
-  using Load = llvm::function_ref<SmallVector<Value>(Value slab)>;
-  /// Adds the product of `operands`, which `Load` returned, and a block in
-  /// shared memory to the sums of one line.
-  using MultiplyBlock = llvm::function_ref<SmallVector<Value>(
-      ValueRange operands, Value block, ValueRange sums)>;
-
-  /// Adds all blocks of lines to their sums; a slab is loaded `slabOffset`
-  /// bytes from where it begins, a block multiplied `blockOffset` bytes from
-  /// there.
-  SmallVector<Value> addBlocks(Value stage, ValueRange words, Value slabOffset,
-                               Value blockOffset, ValueRange sums, Load load,
-                               MultiplyBlock multiply);
-  /// `sums`, with what `multiply` adds to those of each line.
-  static SmallVector<Value> multiplyLines(
-      ValueRange words, ValueRange sums,
-      llvm::function_ref<SmallVector<Value>(Value word, ValueRange sums)>
-          multiply);
-
+  /// Adds all blocks of lines to their sums, of each line as many:
+  /// `multiplier` has blocks as its left operand, and activations as its right
+  /// one.
+  SmallVector<Value> addBlocks(Value stage, ValueRange words,
+                               const Multiplier &multiplier, ValueRange sums);
   /// The number of the warp's `line`, which may be beyond the last.
   Value getLine(int64_t line);
   /// Calls `body` where `line` is one of the matrix.
@@ -77,16 +64,20 @@ protected:
   ChunkWalk(const WalkedProduct &product, const ChunkRange &range,
             BlockBuilder &b, Value warp);
 
-  /// Where the first block of a line in the stage is multiplied.
-  Value getBlock(Value stage, Value word, Value blockOffset);
+  /// Where the first block of a line in the stage is read that `place` bytes
+  /// are behind its begin.
+  Value getBlock(Value stage, Value word, Value place);
   /// Goes from one slab with a block of the line to the next.
-  SmallVector<Value> addListed(Value word, Value firstSlab, Value block,
-                               ValueRange sums, Load load,
-                               MultiplyBlock multiply);
+  SmallVector<Value> addListed(Value stage, Value word,
+                               const Multiplier &multiplier, ValueRange sums);
+  /// The same, two at a time, of 8 inputs each, which are one operand of 16.
+  SmallVector<Value> addGathered(Value stage, Value word,
+                                 const Multiplier &multiplier, ValueRange sums);
   /// Asks of each slab which lines have a block there; it is loaded once.
-  SmallVector<Value> addScanned(ValueRange words, Value firstSlab,
-                                ValueRange blocks, ValueRange sums, Load load,
-                                MultiplyBlock multiply);
+  SmallVector<Value> addScanned(Value stage, ValueRange words,
+                                const Multiplier &multiplier, ValueRange sums);
+  /// Fills the row of zeros that gathered blocks have where one is missing.
+  void clearZeros();
   Value clampChunk(Value chunk) {
     return b.min(chunk, b.constant(plan.getMaxChunks() - 1));
   }
@@ -105,6 +96,12 @@ protected:
   Value tokenTile, warpLine;
   /// The plan of the group.
   Value positions, words, slots;
+  /// Where blocks are gathered: which of two the lane's row of activations
+  /// belongs to, and where what it reads of a slab and of a block begins.
+  struct Gathered {
+    Value half, slab, block;
+  };
+  std::optional<Gathered> gathered;
 };
 
 } // namespace mlir::bsr::gpu

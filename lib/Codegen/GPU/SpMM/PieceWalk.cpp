@@ -191,6 +191,7 @@ void PieceWalk::copyBlocks(Value stage, ArrayRef<Value> slots) {
 void PieceWalk::run(llvm::function_ref<SmallVector<Value>()> begin,
                     Multiply multiply,
                     llvm::function_ref<void(ValueRange)> finish) {
+  clearZeros();
   size_t numPositions = 0;
   auto load = [&](Value chunk) {
     Sources sources = loadSources(chunk);

@@ -6,6 +6,7 @@
 #define BSR_LIB_CODEGEN_GPU_SPMM_PIECEWALK_H
 
 #include "ChunkWalk.h"
+#include "bsr/Codegen/GPU/Core/OperandCopy.h"
 
 namespace mlir::bsr::gpu {
 

@@ -3,6 +3,7 @@
 // How a product with a sparse weight is cut for blocks of threads and warps.
 
 #include "SpMMTile.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/TileSearch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -68,7 +69,8 @@ StageLayout::StageLayout(const SpMMTile &tile, const SpMMShape &shape) {
   bool areBoxes = tile.shareOutputs != 0;
   auto getPitchOf = [&](int64_t length, bool isInnerLast) {
     return shape.isPadded() && !areBoxes
-               ? Fragments::getPitch(length, shape.elementBytes, isInnerLast)
+               ? WarpMultiplier::getPitch(length, shape.elementBytes,
+                                          isInnerLast)
                : length * shape.elementBytes;
   };
   slabPitch =

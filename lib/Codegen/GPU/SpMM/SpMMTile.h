@@ -89,8 +89,8 @@ struct SpMMTile {
   /// Lines of a warp load the activations of a slab once: those of 16 inputs
   /// have room in registers.
   bool areActivationsShared(const SpMMShape &shape) const {
-    return isScanned && warpLines != 1 && shape.inBlock == fragmentRows &&
-           shape.elementBytes == elementBytes;
+    return shape.isOnTensorCores && isScanned && warpLines != 1 &&
+           shape.inBlock == fragmentRows && shape.elementBytes == elementBytes;
   }
   /// A warp keeps the activations of 16 inputs of all its tokens while blocks
   /// go by; else, where they take more registers than its sums leave, it keeps

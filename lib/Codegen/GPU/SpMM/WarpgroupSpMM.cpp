@@ -11,7 +11,7 @@
 // Warpgroups multiply out of shared memory and keep their sums in registers.
 
 #include "WarpgroupSpMM.h"
-#include "bsr/Codegen/GPU/Core/Multiplier.h"
+#include "bsr/Codegen/GPU/Core/WarpgroupMultiplier.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -55,6 +55,18 @@ std::optional<ResultSpace> WarpgroupSpMM::getSpace() {
   return getRows(tile.groupTokens);
 }
 
+/// What multiplies a unit of blocks of the weight by activations.
+static WarpgroupMultiplier createMultiplier(BlockBuilder &b, SpMMOp op,
+                                            const SpMMShape &shape,
+                                            int64_t tokens) {
+  int64_t blockRowBytes = shape.blockCols * elementBytes;
+  return WarpgroupMultiplier(
+      b, {op.getX().getType().getElementType(), tokens, shape.inBlock},
+      {blockRowBytes, /*isTransposed=*/!op.getTranspose(),
+       shape.blockRows * blockRowBytes},
+      {rowBytes, /*isTransposed=*/true, shape.inBlock * rowBytes});
+}
+
 namespace mlir::bsr::gpu {
 /// What a thread does.
 class WarpgroupSpMMEmitter {
@@ -87,13 +99,11 @@ private:
   SmallVector<Value> getInitialSums();
   SmallVector<Value> multiplyChunk(Value slab, ValueRange slots,
                                    ValueRange sums);
-  /// Of a thread, in a unit.
-  FragmentGrid getSums() const { return {1, tile.groupTokens / fragmentCols}; }
   /// Stores sums, or has the epilogue or parts take them: of all units.
   void finish(ValueRange units);
   void finishWhole(ValueRange sums);
-  void store(int64_t unit, Value column, ValueRange sums);
-  void emitEpilogue(int64_t unit, Value column, ValueRange sums);
+  void store(int64_t unit, Value column, ValueRange rows);
+  void emitEpilogue(int64_t unit, Value column, ValueRange rows);
 
   /// The first output of unit `unit` of the warpgroup, and that of the thread
   /// in it.
@@ -106,8 +116,10 @@ private:
   const SpMMLaunch &launch;
   const ChunkRange &range;
   BlockBuilder &b;
-  Type type, i32;
+  Type i32;
   int64_t unitLines;
+  /// What multiplies a unit's blocks.
+  WarpgroupMultiplier multiplier;
 
   /// The block of threads in its cluster, along outputs and along tokens.
   Value rankOutputs, rankTokens;
@@ -125,9 +137,9 @@ WarpgroupSpMMEmitter::WarpgroupSpMMEmitter(WarpgroupSpMM &product,
                                            const ChunkRange &range,
                                            BlockBuilder &b)
     : product(product), shape(product.shape), tile(product.tile),
-      launch(launch), range(range), b(b),
-      type(product.op.getX().getType().getElementType()), i32(b.b.getI32Type()),
+      launch(launch), range(range), b(b), i32(b.b.getI32Type()),
       unitLines(WarpgroupTile::getUnitLines(shape)),
+      multiplier(createMultiplier(b, product.op, shape, tile.groupTokens)),
       ring(b, tile.stages, tile.getStageBytes(shape), tile.getClusterBlocks()) {
   rankOutputs = b.rem(b.block[0], tile.shareOutputs);
   rankTokens = b.rem(b.block[1], tile.shareTokens);
@@ -277,11 +289,12 @@ Value WarpgroupSpMMEmitter::getOutput(int64_t unit) {
 SmallVector<Value> WarpgroupSpMMEmitter::getInitialSums() {
   SmallVector<Value> sums;
   for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
-    std::array<Value, 2> starts;
-    for (int64_t half = 0; half != 2; ++half)
-      starts[half] = product.loadStart(b, launch.kernel, range,
-                                       b.add(getOutput(unit), 8 * half));
-    sums.push_back(createSums(b, tile.groupTokens, starts));
+    SmallVector<Value> starts;
+    for (int64_t row = 0; row != multiplier.numRows; ++row)
+      starts.push_back(product.loadStart(
+          b, launch.kernel, range,
+          b.add(getOutput(unit), multiplier.layout.getRow(row))));
+    llvm::append_range(sums, multiplier.fillRows(starts));
   }
   return sums;
 }
@@ -298,22 +311,13 @@ SmallVector<Value> WarpgroupSpMMEmitter::multiplyChunk(Value slab,
   else
     slab =
         b.multiplyAdd(warpgroup, tile.groupTokens / rowTokens * boxBytes, slab);
-  constexpr int64_t rowsTogether = 8;
-  int64_t blockRowBytes = shape.blockCols * elementBytes;
-  WarpgroupOperand activations{b.at(slab), rowBytes, /*isTransposed=*/true,
-                               rowsTogether * rowBytes, boxBytes};
   SmallVector<Value> next;
   for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
-    WarpgroupOperand weight{b.at(b.add(units, unit * unitBytes)), blockRowBytes,
-                            /*isTransposed=*/!product.op.getTranspose(),
-                            rowsTogether * blockRowBytes,
-                            shape.blockRows * blockRowBytes};
     Value isThere = isPresent(slots.slice(unit * unitLines, unitLines));
-    llvm::append_range(
-        next, b.when(isThere, sums[unit], [&]() -> SmallVector<Value> {
-          return {multiplyAdd(b, type, weight, activations, tile.groupTokens,
-                              shape.inBlock / warpgroupDepth, sums[unit])};
-        }));
+    llvm::append_range(next, b.when(isThere, sums[unit], [&] {
+      return multiplier.multiply(b.at(b.add(units, unit * unitBytes)),
+                                 b.at(slab), sums[unit]);
+    }));
   }
   return next;
 }
@@ -345,13 +349,14 @@ void WarpgroupSpMMEmitter::finishWhole(ValueRange sums) {
   if (tile.groupUnits == tile.units)
     column = b.multiplyAdd(warpgroup, tile.groupTokens, column);
   auto finishAll = [&] {
-    int64_t count = getSums().getNumSums();
+    int64_t count = multiplier.numSums;
     for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
-      ValueRange ofUnit = sums.slice(unit * count, count);
+      SmallVector<Value> rows =
+          multiplier.getRows(sums.slice(unit * count, count));
       if (product.epilogue)
-        emitEpilogue(unit, column, ofUnit);
+        emitEpilogue(unit, column, rows);
       else
-        store(unit, column, ofUnit);
+        store(unit, column, rows);
     }
   };
   // Of a cluster, some blocks of threads may lie beyond the last batch.
@@ -363,23 +368,24 @@ void WarpgroupSpMMEmitter::finishWhole(ValueRange sums) {
     b.when(b.less(batch, b.constant(x.batches)), finishAll);
 }
 
-void WarpgroupSpMMEmitter::store(int64_t unit, Value column, ValueRange sums) {
+void WarpgroupSpMMEmitter::store(int64_t unit, Value column, ValueRange rows) {
   int64_t outputs = shape.numLines * shape.outBlock;
   bool isRagged = shape.activations.tokens % tile.tokens != 0;
-  for (int64_t half = 0; half != 2; ++half) {
-    Value output = b.add(getOutput(unit), half * 8);
+  int64_t perRow = int64_t(rows.size()) / multiplier.numRows;
+  for (int64_t row = 0; row != multiplier.numRows; ++row) {
+    Value output = b.add(getOutput(unit), multiplier.layout.getRow(row));
     b.when(b.less(output, b.constant(outputs)), [&] {
-      storeRow(b, getSums().getRow(sums, half), launch.y, {batch, output},
-               column, isRagged);
+      storeRow(b, multiplier.layout, rows.slice(row * perRow, perRow), launch.y,
+               {batch, output}, column, isRagged);
     });
   }
 }
 
 void WarpgroupSpMMEmitter::emitEpilogue(int64_t unit, Value column,
-                                        ValueRange sums) {
+                                        ValueRange rows) {
   WarpSums warp;
-  warp.sums = getSums().getRows(sums);
-  warp.numRows = getSums().getNumRows();
+  warp.sums = SmallVector<Value>(rows);
+  warp.numRows = multiplier.numRows;
   warp.at = {batch, getOutput(unit)};
   warp.column = column;
   warp.warpNumber = b.div(column, tile.groupTokens);

@@ -68,6 +68,13 @@ public:
   SmallVector<Value>
   loop(Value low, Value high, int64_t step, ValueRange carried,
        llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body);
+  /// `count` iterations, `together` of which are written out without a loop
+  /// around them, the `i`th behind iteration `first`.
+  SmallVector<Value>
+  unroll(int64_t count, int64_t together, ValueRange carried,
+         llvm::function_ref<SmallVector<Value>(Value first, int64_t i,
+                                               ValueRange carried)>
+             body);
   /// `condition` holds: nothing is emitted for where it does not.
   void assume(Value condition);
   /// Does `body` where `condition` holds.

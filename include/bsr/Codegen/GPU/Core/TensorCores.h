@@ -31,42 +31,6 @@ struct Activations {
   static std::optional<Activations> match(Value tensor, int64_t featureDim);
 };
 
-/// What a step has of activations, of which steps have so many tokens each,
-/// batch after batch: its batch, and its first token there.
-struct StepTokens {
-  Value batch, first;
-};
-StepTokens getStepTokens(BlockBuilder &b, const Activations &x, int64_t tokens,
-                         Value step);
-
-/// What a copy of 16 bytes brings of a step: its batch, its first token, and
-/// how many bytes; null for all. Where it begins beyond the last token, it
-/// brings none, from the first one on.
-struct CopiedTokens {
-  Value batch, first, bytes;
-};
-/// The copy that begins `offset` tokens into the step.
-CopiedTokens getCopiedTokens(BlockBuilder &b, const Activations &x,
-                             int64_t tokens, Value step, Value offset);
-
-/// Which piece of 16 bytes of the rows of a pass a thread copies, and how many
-/// rows a pass has.
-struct CopiedPiece {
-  Value row, piece;
-  int64_t passRows;
-
-  /// Calls `copy` for the passes through `rows` rows, whose first rows it gets,
-  /// where the thread copies a piece of one.
-  void forPasses(BlockBuilder &b, int64_t rows,
-                 llvm::function_ref<void(int64_t first)> copy) const;
-};
-/// The piece of `thread`, of `threads`, of rows of `perRow` pieces that begin
-/// `pitch` bytes apart. Where a row is shorter than 128 bytes, 8 neighbouring
-/// threads copy rows so far apart that they write to different banks, if there
-/// are any: with a padding of one piece, as many as a row has pieces.
-CopiedPiece getCopiedPiece(BlockBuilder &b, Value thread, int64_t threads,
-                           int64_t perRow, int64_t pitch);
-
 /// True if `tensor`, which a product reads in a step or in a cluster, is in
 /// memory then: what is computed where it is used is not.
 bool isLoaded(Value tensor);
@@ -95,70 +59,15 @@ inline bool isLane(int64_t extent) {
   return extent <= 64 && llvm::isPowerOf2_64(extent);
 }
 
-/// Where the lane's row of four 8x8 matrices begins, in bytes, which are the
-/// quarters of one of 16x16: the second is below the first, or, with
-/// `rowsLast`, beside it.
+/// The lane's row of four 8x8 matrices, and which 8 columns it is in: these are
+/// the quarters of one of 16x16, the second of which is below the first, or,
+/// with `rowsLast`, beside it.
+struct MatrixPlace {
+  Value row, column;
+};
+MatrixPlace getMatrixPlace(BlockBuilder &b, bool rowsLast);
+/// Where that row begins, in bytes.
 Value getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast);
-
-/// How tensor cores multiply elements of a type, 16-bit ones or f32, which is
-/// rounded to tf32. They go through shared memory in units of 16 by 16
-/// elements, of numbers of an operand's own and of inner numbers, which lie
-/// side by side if it `isInnerLast`; else its own do. A unit of the left
-/// operand is one or two fragments along inner numbers, of the right one as
-/// many for 8 of its own numbers each.
-class Fragments {
-public:
-  explicit Fragments(Type type)
-      : elementBytes(type.getIntOrFloatBitWidth() / 8), type(type) {}
-
-  /// Bytes of a row of `length` elements in shared memory, so that what is
-  /// loaded at one time lies in different banks.
-  static int64_t getPitch(int64_t length, int64_t elementBytes,
-                          bool isInnerLast);
-  /// How far behind the first element of a unit what the lane loads begins, in
-  /// bytes, in rows `pitch` apart.
-  Value getLanePlace(BlockBuilder &b, int64_t pitch, bool isInnerLast,
-                     bool isLeft) const;
-  /// The lane's registers of the unit whose first element is at `pointer`,
-  /// which is moved by the lane's place.
-  SmallVector<Value, 8> load(BlockBuilder &b, Value pointer, int64_t pitch,
-                             bool isInnerLast, bool isLeft) const;
-  /// Adds to `sum`, a fragment, the product of a unit of the left operand and
-  /// of half `half` of one of the right.
-  void multiplyAdd(BlockBuilder &b, ArrayRef<Value> left, ArrayRef<Value> right,
-                   int64_t half, MutableArrayRef<Value> sum) const;
-
-  const int64_t elementBytes;
-
-private:
-  Type type;
-};
-
-/// A matrix in shared memory, of which a lane loads units of 16 by 16: where
-/// its part of each begins.
-class MatrixRows {
-public:
-  /// Rows are `pitch` bytes apart, for `Fragments::load`.
-  static MatrixRows getPadded(BlockBuilder &b, const Fragments &fragments,
-                              int64_t pitch, bool isInnerLast, bool isLeft);
-  /// Rows of 16-bit elements have 32, 64 or 128 bytes and are swizzled as
-  /// tensor copies do it; what follows in a row lies `partBytes` further on.
-  static MatrixRows getSwizzled(BlockBuilder &b, int64_t rowBytes,
-                                int64_t partBytes, bool rowsLast);
-
-  /// The first unit, in bytes from where the matrix begins.
-  Value getFirst() const { return offsets.front(); }
-  /// That of 16 rows and columns from `row` and `column` on, which 16 divides;
-  /// `first` is the address of the first one.
-  Value at(BlockBuilder &b, Value first, int64_t row, int64_t column) const;
-
-private:
-  int64_t elementBytes = 0, pitch = 0, partBytes = 0;
-  /// Of the units side by side that begin in different banks.
-  SmallVector<Value, 4> offsets;
-  /// From the first to the others.
-  SmallVector<Value, 4> steps;
-};
 
 /// Where kernels store sums of fragments: a buffer whose rows are cut in
 /// vectors that a lane stores at once, `[..., columns / length, length]`.

@@ -6,7 +6,7 @@
 #define BSR_CODEGEN_GPU_EPILOGUE_EPILOGUE_H
 
 #include "bsr/Codegen/Common/KernelTarget.h"
-#include "bsr/Codegen/GPU/Core/BlockBuilder.h"
+#include "bsr/Codegen/GPU/Core/Multiplier.h"
 
 namespace mlir::bsr::gpu {
 
@@ -22,27 +22,11 @@ struct ResultSpace {
   int64_t warpColumns;
 };
 
-/// Where a warp's sums are. Of tensor cores: in fragments of 8 columns, of each
-/// of which a lane has two neighbours, in rows that are 8 apart. Or lanes have
-/// four neighbouring columns, and rows that are neighbours themselves.
-struct SumLayout {
-  bool isInFours = false;
-  /// Lanes that have one row.
-  int64_t rowLanes = 4;
-  /// The rows of a lane that are neighbours, and how far behind the first of
-  /// them the next ones begin.
-  int64_t rowsTogether = 1, rowDistance = 8;
-
-  /// How far row `row` of the lane lies behind its first one.
-  int64_t getRow(int64_t row) const {
-    return row / rowsTogether * rowDistance + row % rowsTogether;
-  }
-};
-
 /// Sums that a warp has.
 struct WarpSums {
   SumLayout layout;
-  /// Row by row, two of each fragment, or four of each `4 * rowLanes` columns.
+  /// Row by row, as an epilogue takes them: of fragments, or of lanes that have
+  /// four neighbouring columns.
   SmallVector<Value> sums;
   int64_t numRows;
   /// The coordinates but the columns; along the rows, the first one of the
