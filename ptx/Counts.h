@@ -45,8 +45,8 @@ struct Counts {
   uint64_t longestWarp = 0; ///< instructions of the warp that has most
   uint64_t mma = 0, wgmma = 0, loadMatrix = 0; ///< warp instructions
   uint64_t asyncCopies = 0;                    ///< warp instructions cp.async
-  uint64_t bulkCopies = 0; ///< copies, one a block of threads
-  uint64_t bulkBytes = 0;  ///< of shared memory that these fill
+  uint64_t bulkCopies = 0;                     ///< copies, one a thread block
+  uint64_t bulkBytes = 0; ///< of shared memory that these fill
   /// Of shared memory that wgmma reads, a quarter of the operands a warp.
   uint64_t wgmmaBytes = 0;
   uint64_t barriers = 0; ///< warp instructions that wait for a block

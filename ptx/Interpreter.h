@@ -93,7 +93,7 @@ uint64_t clusterOf(uint64_t block, const LaunchOptions &options);
 void checkLaunch(const Module &module, std::string_view entry,
                  const LaunchOptions &options);
 
-/// Runs an entry on blocks of threads, and checks every access.
+/// Runs an entry on thread blocks, and checks every access.
 Counts launch(const Module &module, std::string_view entry,
               const LaunchOptions &options, Memory &memory);
 

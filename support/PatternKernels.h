@@ -14,7 +14,7 @@
 
 namespace bsr {
 
-/// How many blocks of threads a launch of norms has in x, of a matrix with so
+/// How many thread blocks a launch of norms has in x, of a matrix with so
 /// many stored blocks, and one of fills, of so many slots.
 constexpr int64_t blocksOfNorms(int64_t blocks) {
   const int64_t together = patternThreads / normParts;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A block of threads of a GPU, as a team that updates a pattern
+// A thread block of a GPU, as a team that updates a pattern
 // (UpdateSteps.h). No loop but those over the blocks of a row ends by data, so
 // that the compiler can tell how long kernels take.
 
@@ -22,7 +22,7 @@ Global<T> atPlace(uint64_t place) {
 
 constexpr unsigned allLanes = ~0u;
 
-/// Shared memory of a block of threads: of each warp what it has found of a
+/// Shared memory of a thread block: of each warp what it has found of a
 /// list, how many keys have each digit, and the digit that was looked for.
 static __attribute__((shared)) uint32_t partsOfWarps[2][32];
 static __attribute__((shared, aligned(16))) uint32_t digitCounts[256];

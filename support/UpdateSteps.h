@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The steps of an update of one pattern, for a block of threads of a GPU
+// The steps of an update of one pattern, for a thread block of a GPU
 // (ThreadBlock.h) and for a thread of the host (runtime/pattern/OneThread.h)
 // alike, so that both choose the same blocks and make the same views. A step is
 // called by all threads of a team, which has

@@ -4,7 +4,7 @@
     gpu_chains.py
 
 Normalization with its sums over all tokens, softmax and its gradient: tokens last and first, rows that
-threads divide and not, rows that registers do not hold, tokens that no block of threads divides, one
+threads divide and not, rows that registers do not hold, tokens that no thread block divides, one
 item and one row, and all types.
 """
 

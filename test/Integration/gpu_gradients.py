@@ -3,8 +3,8 @@
 
     gpu_gradients.py <chip> <rows>[/<share>] [<case>...]
 
-A block of threads has block rows of so many rows together; or a cluster of <share> blocks of threads
-has, if blocks are of 64 by 64. Tokens are many: blocks of threads have a part of a window, or several
+A thread block has block rows of so many rows together; or a cluster of <share> thread blocks
+has, if blocks are of 64 by 64. Tokens are many: thread blocks have a part of a window, or several
 windows.
 """
 
@@ -46,7 +46,7 @@ def run_case(product, kind, out, block, grid, tokens, random):
     compiled = step.compile(text(kind, out, block, grid, tokens))
     assert sum(product in part for part in compiled.ptx.split(".entry")) == 1
     interpreted = compiled.interpret()  # a pattern without values is none of a session
-    # Where half of the blocks are stored, blocks of threads of a cluster share some columns, each pair others.
+    # Where half of the blocks are stored, thread blocks of a cluster share some columns, each pair others.
     for name, mask in [*gpu_products.masks(random, grid), ("half", random.random(grid) < 0.5)]:
         order = random.permutation(mask.size)[:mask.sum()]
         x, g = (gpu_products.round_to(kind, random.standard_normal((*tokens[:-1], extent * b, tokens[-1])))

@@ -3,8 +3,8 @@
 
     gpu_products.py <chip> [<outputs>x<tokens>[/<blocks>[x<blocks>]|/tf32][@<density>] <case>...]
 
-The tile of a block of threads is the model's choice, or the given one, and so are the blocks of
-threads that share copies along outputs (by warps) or along outputs and tokens (by warpgroups);
+The tile of a thread block is the model's choice, or the given one, and so are the thread blocks
+that share copies along outputs (by warps) or along outputs and tokens (by warpgroups);
 patterns have slots for all blocks, or for a share of them, of which kernels may depend; the cases are
 all, or those of the given numbers. With tf32, f32 in blocks of 16 to 64 is rounded and multiplied on
 tensor cores.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Sums of rows by index on a GPU, against numpy in f64: many updates of a row and none, indices
-outside, features and tokens that fill no block of threads, and NaN where it belongs."""
+outside, features and tokens that fill no thread block, and NaN where it belongs."""
 
 import os
 
@@ -34,7 +34,7 @@ func.func @step(%ids: {ids} {{bsr.name = "ids"}}, %u: {flat} {{bsr.name = "u"}})
   return %sums : {table}
 }}"""
     compiled = step.compile(text)
-    assert compiled.ptx.count(".entry") == 2, "expected a launch that links tokens and one with a block of threads for each row"
+    assert compiled.ptx.count(".entry") == 2, "expected a launch that links tokens and one with a thread block for each row"
     at = (random.integers(0, rows, count) // random.integers(1, 5, count)).astype(step.TYPES[index])
     updates = random.standard_normal((count, features)).astype(step.TYPES[type])
     if count > 40:

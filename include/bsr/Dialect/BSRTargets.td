@@ -72,7 +72,7 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     A chip as PTX names it: `sm_80`, `sm_86`, `sm_89`, `sm_90`, `sm_90a` or `sm_100a`. Kernels are
     `gpu.func`s; a step launches them.
 
-    A block of threads computes `tile_outputs` (64, 128, 256 or 512) output features of
+    A thread block computes `tile_outputs` (64, 128, 256 or 512) output features of
     `tile_tokens` (32, 64, 128 or 256) tokens of a product with a sparse weight on
     tensor cores; 0, the default, lets the model of the chip choose. A product that
     such a tile does not fit is computed by plain kernels.
@@ -80,12 +80,12 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     A dense product of f32 has `tile_outputs` rows and `tile_tokens` columns of the result
     if these are 128 by 256, 128 by 128, 64 by 128 or 64 by 64; else the model chooses.
 
-    On `sm_90a`, `share_outputs` by `share_tokens` (1, 2 or 4 each, together at most 8) blocks of
-    threads, neighbours along outputs and tokens, are a thread block cluster: tensor copies bring
+    On `sm_90a`, `share_outputs` by `share_tokens` (1, 2 or 4 each, together at most 8) thread blocks,
+    neighbours along outputs and tokens, are a thread block cluster: tensor copies bring
     activations to those of the same tokens that store a block there, and blocks of the weight to
     all those of the same outputs, and warpgroups multiply (`wgmma`). With `share_outputs` alone,
     tensor copies bring activations to those of the same tokens, and warps multiply (`mma.sync`).
-    `share_outputs` is also how many blocks of threads share the stored blocks of a gradient
+    `share_outputs` is also how many thread blocks share the stored blocks of a gradient
     (`bsr.sddmm`) in blocks of 64 by 64 of 16-bit elements; of other gradients each has its own.
     8 is for these alone: of other products 4 share.
     0, the default, lets the model choose, such kernels or others.

@@ -47,7 +47,7 @@ static bool isOfBlock(Value buffer) {
       cast<MemRefType>(buffer.getType()));
 }
 
-/// True if `pointer` points to memory of a block of threads, or of a cluster.
+/// True if `pointer` points to memory of a thread block, or of a cluster.
 static bool isShared(Type pointer) {
   unsigned space = cast<LLVM::LLVMPointerType>(pointer).getAddressSpace();
   return llvm::is_contained(

@@ -238,7 +238,7 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
     gpu::GPUFuncOp function =
         outlineKernelFunc(launch, kernel.getName(), operands);
     functions.insert(function);
-    // `ptxas` is not to save registers for more blocks of threads on a
+    // `ptxas` is not to save registers for more thread blocks on a
     // multiprocessor, and spill.
     OpBuilder b(launch);
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),

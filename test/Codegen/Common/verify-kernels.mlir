@@ -1211,7 +1211,7 @@ func.func @launch_copies(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
 
 // -----
 
-// Blocks of threads that share a line have positions of their own.
+// Thread blocks that share a line have positions of their own.
 !pattern = !bsr.pattern<64x96, block = 8x8, slots = 12>
 
 func.func private @parts_of_lines(%ptr: memref<9xi32>, %slot: memref<12xi32>, %y: memref<12xf32>) {

@@ -114,7 +114,7 @@ module attributes {bsr.target = #bsr.gpu} {
 
 // -----
 
-// Stored blocks of a gradient go on in the launch that adds up what blocks of threads left of them: a sum over micro-batches, which is
+// Stored blocks of a gradient go on in the launch that adds up what thread blocks left of them: a sum over micro-batches, which is
 // written over its argument, and a cast. The gradient is no buffer.
 // CHECK-LABEL: func private @gradient(
 // CHECK-SAME:    %[[SUM:[^:]*]]: memref<32x16x16xf32>, %{{[^:]*}}: memref<4xi32>

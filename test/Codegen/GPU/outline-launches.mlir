@@ -46,7 +46,7 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 // -----
 
 // Launches that a kernel has already keep their blocks, threads and shared memory. What threads share is aligned for vectors; of
-// blocks of threads that share much, ptxas is told that there are few.
+// thread blocks that share much, ptxas is told that there are few.
 
 // CHECK-LABEL: func private @reversed(
 // CHECK-SAME:    %[[X:.*]]: memref<8x64xf32>, %[[Y:.*]]: memref<8x64xf32>, %[[S:.*]]: memref<f32>)

@@ -99,7 +99,7 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 !pattern = !bsr.pattern<96x1088, block = 32x32, slots = 20>
 
 // 3 block rows of 34 blocks are 2 groups of 2, of which one is not full. A group has at most one window, of 34 positions
-// and 40 blocks, whose 3 steps of 32 tokens are one block of threads'.
+// and 40 blocks, whose 3 steps of 32 tokens are one thread block's.
 // CHECK-LABEL: func private @gradient_plan(
 // CHECK-SAME:    %[[PTR:.*]]: memref<4xi32>, %[[IDX:.*]]: memref<20xi32>, %[[SLOT:.*]]: memref<20xi32>,
 // CHECK-SAME:    %[[COUNTS:.*]]: memref<2xi32>, %[[SIZES:.*]]: memref<2x2xi32>, %[[POSITIONS:.*]]: memref<2x34xi32>,
@@ -119,7 +119,7 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 // Three stages of 64 rows and 34 x 32 columns.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c221184_i32
-// The windows of the block of threads, and their steps.
+// The windows of the thread block, and their steps.
 // CHECK:           scf.for
 // CHECK:             nvvm.cp.async.shared.global
 // CHECK:             scf.for {{.*}} iter_args
@@ -138,7 +138,7 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 // CHECK-COUNT-48:        nvvm.mma.sync
 // CHECK-NOT:           nvvm.mma.sync
 // CHECK:             vector.store %{{.*}}, %[[PARTS]]{{.*}} {alignment = 16 : i64}
-// What is there of a block, in order: 16 rows a block of threads.
+// What is there of a block, in order: 16 rows a thread block.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c3, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
 // CHECK:           memref.load %[[SLOT]]
 // CHECK:           memref.load %[[PLACES]]
@@ -162,7 +162,7 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 64>} {
 
 !pattern = !bsr.pattern<192x384, block = 64x64, slots = 12>
 
-// Two blocks of threads share a window of 2 block rows: 16 blocks of 64x64 at most. Both batches have 3 steps of 32 tokens.
+// Two thread blocks share a window of 2 block rows: 16 blocks of 64x64 at most. Both batches have 3 steps of 32 tokens.
 // CHECK-LABEL: func private @shared_gradient_plan(
 // CHECK-SAME:    %[[COPIES:[a-z0-9]+]]: memref<2x32xi32>, %[[FREE:[a-z0-9]+]]: memref<2x4xi32>)
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
@@ -176,7 +176,7 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 64>} {
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c12, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c197680_i32
-// A stage is empty when all warps that multiply have arrived, of both blocks of threads.
+// A stage is empty when all warps that multiply have arrived, of both thread blocks.
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c16_i32
 // Four blocks of a warpgroup, of which two whose columns lie side by side are one product.
@@ -227,7 +227,7 @@ module attributes {bsr.target = #bsr.gpu} {
 
 !pattern = !bsr.pattern<256x320, block = 64x64, slots = 9>
 
-// By warpgroups: the plan has the slots of 4 lines of a cluster, 2 of each block of threads, by line.
+// By warpgroups: the plan has the slots of 4 lines of a cluster, 2 of each thread block, by line.
 // CHECK-LABEL: func private @shared_plan(
 // CHECK:         gpu.launch blocks
 // CHECK-LABEL: func private @shared(
@@ -244,7 +244,7 @@ module attributes {bsr.target = #bsr.gpu} {
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c4, %{{[^ ]+}} = %c4, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c197696_i32
-// Four blocks of threads, of 8 warps each, empty a stage together.
+// Four thread blocks, of 8 warps each, empty a stage together.
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c32_i32
 // CHECK:           nvvm.fence.mbarrier.init
@@ -252,14 +252,14 @@ module attributes {bsr.target = #bsr.gpu} {
 // CHECK-NEXT:      nvvm.cluster.wait
 // CHECK:             nvvm.mbarrier.try_wait
 // CHECK:             nvvm.wgmma.fence.aligned
-// Descriptors have the 18 bits of an address that lie in a block of threads.
+// Descriptors have the 18 bits of an address that lie in a thread block.
 // CHECK:             arith.andi %{{.*}}, %c262143_i32
 // CHECK-COUNT-4:     nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <col>], B[<bf16>, <one>, <row>]
 // CHECK:             nvvm.wgmma.commit.group.sync.aligned
 // CHECK-NEXT:        nvvm.wgmma.wait.group.sync.aligned 0
 // CHECK:             nvvm.mbarrier.arrive %{{.*}} : !llvm.ptr<7>
 // CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<1x320x130x4xbf16>, vector<4xbf16>
-// Four boxes of a slab are two of each of two blocks of threads.
+// Four boxes of a slab are two of each of two thread blocks.
 // CHECK:             nvvm.mbarrier.arrive.expect_tx
 // CHECK-COUNT-2:     nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[XP]], %{{.*}} multicast_mask =
 // CHECK-COUNT-2:     nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[WP]], %{{.*}} multicast_mask =
@@ -283,11 +283,11 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, tile_tokens = 256, 
 !pattern = !bsr.pattern<64x640, block = 16x16, slots = 16>
 
 // Warps multiply what a warp of its own copies, 64 tokens of a position or a block at a time; activations go to those of
-// two blocks of threads of 16 lines each that store a block there.
+// two thread blocks of 16 lines each that store a block there.
 // CHECK-LABEL: func private @boxes(
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c384,
-// Each of 8 warps of two blocks of threads says when a stage is empty.
+// Each of 8 warps of two thread blocks says when a stage is empty.
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c16_i32
 // CHECK:           nvvm.cluster.wait
@@ -301,7 +301,7 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, tile_tokens = 256, 
 // CHECK:             nvvm.mbarrier.arrive %{{.*}} : !llvm.ptr<7>
 // CHECK:           vector.store
 // CHECK:             nvvm.setmaxregister decrease 40
-// The lines of one block of threads are those of half of a warp's lanes.
+// The lines of one thread block are those of half of a warp's lanes.
 // CHECK:             gpu.shuffle xor
 // CHECK:             nvvm.mbarrier.arrive.expect_tx
 // CHECK:             nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} multicast_mask =

@@ -157,7 +157,7 @@ module attributes {bsr.target = #bsr.gpu} {
 
 // -----
 
-// A block of threads has the norm of a block of a product that is not stored; largest entries are compared.
+// A thread block has the norm of a block of a product that is not stored; largest entries are compared.
 // CHECK-LABEL: func private @scores(
 // CHECK-SAME:    %[[A:.*]]: memref<10x64xf32>, %[[B:.*]]: memref<10x48xf32>, %[[Y:.*]]: memref<4x3xf32>)
 // CHECK:         gpu.launch blocks({{.*}}) in (%{{.*}} = %c12,

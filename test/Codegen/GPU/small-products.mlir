@@ -139,7 +139,7 @@ module attributes {bsr.target = #bsr.gpu} {
 
 !pattern = !bsr.pattern<65536x64, block = 1x1, slots = 90>
 
-// A plan of so many positions no block of threads can make.
+// A plan of so many positions no thread block can make.
 // CHECK-LABEL: func private @long(
 // CHECK-NOT:     gpu.launch
 // CHECK:         scf.forall

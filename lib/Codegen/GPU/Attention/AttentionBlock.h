@@ -54,7 +54,7 @@ struct AttentionResult {
 /// apart.
 using FragmentSums = SmallVector<Value>;
 
-/// The place of a block of threads, and of a lane, in an attention. Each warp
+/// The place of a thread block, and of a lane, in an attention. Each warp
 /// has 16 tokens of the one side, of queries or of keys, which are the rows of
 /// its scores; all go through tiles of the other side together, whose tokens
 /// are the columns.

@@ -17,14 +17,14 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-/// Stages of what a block of threads goes through.
+/// Stages of what a thread block goes through.
 static constexpr int64_t numStages = 2;
 
 namespace {
 /// What is known of a row.
 enum Statistic { Maximum, LogSum, Mean, numStatistics };
 
-/// How one of the launches cuts an attention: a block of threads has tokens of
+/// How one of the launches cuts an attention: a thread block has tokens of
 /// one side, of which two matrices stay in shared memory, and goes through
 /// those of the other side.
 struct GradientTile {
@@ -260,7 +260,7 @@ LogicalResult GradientEmitter::emit() {
 
 namespace {
 /// A `bsr.attention_grad` of 16-bit elements, as three launches: what is known
-/// of the rows; the gradients of keys and values, by blocks of threads that
+/// of the rows; the gradients of keys and values, by thread blocks that
 /// have keys; those of queries, by others that have queries.
 class AttentionGradient : public Product {
 public:

@@ -2,7 +2,7 @@
 //
 // Attention on tensor cores.
 //
-// A block of threads has up to 64 queries at a point of the batch, 16 a warp,
+// A thread block has up to 64 queries at a point of the batch, 16 a warp,
 // and goes through the keys 64 at a time, with running maxima and sums (Dao,
 // "FlashAttention-2", ICLR 2024): queries are left operands and stay in
 // registers, as do scores, whose powers are left operands of the product with
@@ -19,7 +19,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-/// The most stages of keys and values, as many blocks of threads share a
+/// The most stages of keys and values, as many thread blocks share a
 /// multiprocessor.
 static constexpr int64_t mostStages = 3;
 

@@ -106,7 +106,7 @@ void BarrierPipeline::split(int64_t consumers, Value isProducer,
   waitForAll();
   b.when(b.less(b.thread, b.constant(consumers)), consume);
   b.when(isProducer, produce);
-  // Others copy to this block of threads, and arrive at its mbarriers.
+  // Others copy to this thread block, and arrive at its mbarriers.
   waitForAll();
 }
 

@@ -132,7 +132,7 @@ WarpgroupOperand WarpgroupOperand::at(BlockBuilder &b, int64_t index) const {
 /// What `wgmma` is told of an operand (PTX ISA, "Matrix descriptor format"):
 /// its address and its strides in 16 bytes, and how it is swizzled: 1, rows of
 /// 128 bytes, 2, of 64, 3, of 32. Of an address it has the 18 bits that lie in
-/// a block of threads: above them stands which of its cluster that is.
+/// a thread block: above them stands which of its cluster that is.
 static Value describe(BlockBuilder &b, const WarpgroupOperand &operand) {
   constexpr unsigned addressBits = 18, partsBit = 16, rowsBit = 32,
                      swizzleBit = 62;

@@ -10,7 +10,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// What becomes of the sums of a block of threads where only norms of the
+/// What becomes of the sums of a thread block where only norms of the
 /// blocks of a product are wanted: they go through shared memory, and lanes of
 /// a warp, at most 32, take one block of them after the other, in a fixed
 /// order.

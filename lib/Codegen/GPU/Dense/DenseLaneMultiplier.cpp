@@ -24,7 +24,7 @@ static constexpr int64_t floatBytes = 4;
 /// What the launches of `tile` do, about.
 static SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
                                               const DenseTile &tile) {
-  // Of a block of threads.
+  // Of a thread block.
   KernelWork work;
   double length = double(tile.partLength), warps = double(blockWarps);
   double sums = double(tile.left.tile * tile.right.tile);

@@ -2,7 +2,7 @@
 //
 // Dense products, on tensor cores or on arithmetic units.
 //
-// A block of threads goes through the inner numbers 32 at a time (DenseWalk),
+// A thread block goes through the inner numbers 32 at a time (DenseWalk),
 // and multiplies what a stage of shared memory holds (Multiplier). Where
 // such blocks are few, each takes a part of the inner numbers.
 
@@ -18,7 +18,7 @@ using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 namespace {
-/// A dense product whose blocks of threads walk through inner numbers, alone or
+/// A dense product whose thread blocks walk through inner numbers, alone or
 /// several for parts of them, whose sums another launch adds.
 class DenseProduct : public Product {
 public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a block of threads brings the operands of a dense product to shared
+// How a thread block brings the operands of a dense product to shared
 // memory.
 
 #include "DenseWalk.h"
@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-/// Blocks of threads that fill a chip.
+/// Thread blocks that fill a chip.
 static constexpr int64_t enoughBlocks = 128;
 
 DenseTile DenseTile::get(

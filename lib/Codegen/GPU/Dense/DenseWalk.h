@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a block of threads brings the operands of a dense product to shared
+// How a thread block brings the operands of a dense product to shared
 // memory.
 
 #ifndef BSR_LIB_CODEGEN_GPU_DENSE_DENSEWALK_H
@@ -12,7 +12,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// What a block of threads computes of a dense product, and what it keeps in
+/// What a thread block computes of a dense product, and what it keeps in
 /// shared memory: operands lie there as they lie in global memory.
 struct DenseTile {
   /// Inner numbers of a stage.
@@ -37,11 +37,11 @@ struct DenseTile {
       bool isSwizzled,
       llvm::function_ref<int64_t(int64_t length, bool isInnerLast)> getPitch);
 
-  /// Into how many parts inner numbers may be cut, so that blocks of threads
+  /// Into how many parts inner numbers may be cut, so that thread blocks
   /// are not few; and cuts them in about `count` of these.
   int64_t getMostParts(const DenseOperands &operands) const;
   void setParts(const DenseOperands &operands, int64_t count);
-  /// What launches do, about, of which a block of threads does `products`
+  /// What launches do, about, of which a thread block does `products`
   /// beside copies and stores: one, and, of parts, the one that adds them up.
   SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
                                          KernelWork products) const;
@@ -68,7 +68,7 @@ struct DenseTile {
   int64_t stages = 0;
 };
 
-/// The walk of a block of threads through the inner numbers of its part, a
+/// The walk of a thread block through the inner numbers of its part, a
 /// stage at a time, with copies for the next stages under way.
 class DenseWalk {
 public:

@@ -2,7 +2,7 @@
 //
 // Dense products on tensor cores.
 //
-// A block of threads computes up to 128 by 128 sums. Operands lie in shared
+// A thread block computes up to 128 by 128 sums. Operands lie in shared
 // memory as they lie in global memory, and are transposed when fragments are
 // loaded where that is the wrong way round.
 
@@ -16,7 +16,7 @@ using namespace mlir::bsr::gpu;
 /// What the launches of `tile` do, about.
 static SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
                                               const DenseTile &tile) {
-  // Of a block of threads.
+  // Of a thread block.
   KernelWork work;
   double length = double(tile.partLength);
   double flops = 2.0 * double(tile.left.tile * tile.right.tile) * length;

@@ -2,7 +2,7 @@
 //
 // Chains of reductions and element-wise operations in one launch.
 //
-// A block of threads has some work items, and several threads share each: a
+// A thread block has some work items, and several threads share each: a
 // thread takes every so many rows. Where these are few, loops over them are
 // written out: what a nest has read or computed of a row, later ones find in
 // registers. Sums over rows are combined by shuffles and in shared memory, in

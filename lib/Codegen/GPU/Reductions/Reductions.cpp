@@ -517,8 +517,8 @@ static void emit(Evaluator &e, ReduceVecOp op, const Division &division,
   SharedReduction(e, division, type).emit(takeTerms, add, finish);
 }
 
-/// Emits the norms of all blocks of a product that is not stored: a block of
-/// threads has one, of whose entries each takes some.
+/// Emits the norms of all blocks of a product that is not stored: a thread
+/// block has one, of whose entries each takes some.
 static void emit(Evaluator &e, BlockScoresOp op, Value output) {
   ArrayRef<int64_t> grid = op.getScores().getType().getShape();
   int64_t rows = op.getBlockRows(), cols = op.getBlockCols();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Sums of rows by index. A first launch finds for each row its first token, and
-// for each token the next one of its row. In a second, a block of threads has a
+// for each token the next one of its row. In a second, a thread block has a
 // row, or a thread an entry of a stored block, and adds the updates of its
 // tokens in their order: no atomics, and nothing is written twice.
 
@@ -19,7 +19,7 @@ using namespace mlir::bsr::gpu;
 /// Threads of a block.
 static constexpr int64_t blockThreads = 128;
 
-/// Emits `body(block, thread)` as a launch of `blocks` blocks of threads.
+/// Emits `body(block, thread)` as a launch of `blocks` thread blocks.
 static void
 launch(Evaluator &e, ArrayRef<int64_t> blocks,
        llvm::function_ref<void(mlir::gpu::KernelDim3, Value)> body) {
@@ -97,7 +97,7 @@ static void emitLinks(RowTokens &tokens) {
       });
 }
 
-/// Emits the sums of all rows: a block of threads has a row.
+/// Emits the sums of all rows: a thread block has a row.
 static void emitSums(ScatterAddOp op, RowTokens &tokens, Value output) {
   Evaluator &e = tokens.e;
   OpBuilder &b = e.b;

@@ -2,7 +2,7 @@
 //
 // Stored blocks of products of activations by clusters and warpgroups.
 //
-// The blocks of threads of a cluster share the blocks of a window. One warp of
+// The thread blocks of a cluster share the blocks of a window. One warp of
 // each copies, by tensor copies: its part of the rows of the window's lines,
 // each to those that have blocks of the line, and the columns of its own
 // blocks, to others, too, where these have blocks there. Two warpgroups
@@ -65,7 +65,7 @@ private:
     Value isRow, row, to, blocks;
   };
   /// What a warpgroup has of a window: the number of its first block in the
-  /// block of threads, and how many they are. Of each block, where the rows and
+  /// thread block, and how many they are. Of each block, where the rows and
   /// the columns begin in a stage, whether it is there, and whether it is
   /// multiplied alone; of each two, whether they are one product: columns side
   /// by side, for which tensor cores read the rows once.
@@ -81,7 +81,7 @@ private:
         arrays[array],
         ValueRange{window.group, b.multiplyAdd(window.number, each, at)});
   }
-  /// Word `number` of the block of threads `rank`.
+  /// Word `number` of the thread block `rank`.
   Value loadWord(SampledWindows::Array array, const WindowPart &window,
                  Value number) {
     return load(array, window, windows.blocks,
@@ -118,9 +118,9 @@ private:
   BlockBuilder &b;
   WindowShares shares;
   BarrierPipeline ring;
-  /// The block of threads in its cluster.
+  /// The thread block in its cluster.
   Value rank;
-  /// Blocks that one block of threads has room for, and a warpgroup.
+  /// Blocks that one thread block has room for, and a warpgroup.
   int64_t ofThreads, ofGroup;
   Value warpgroup;
 };
@@ -300,7 +300,7 @@ void ClusterEmitter::consume() {
 }
 
 void ClusterEmitter::emit() {
-  // All blocks of threads of the cluster follow one order of stages.
+  // All thread blocks of the cluster follow one order of stages.
   ring.split(
       consumers, b.less(b.constant(consumers - 1), b.thread),
       [&] { consume(); }, [&] { produce(); });

@@ -11,7 +11,7 @@
 namespace mlir::bsr::gpu {
 
 /// Emits the launch of `op` that leaves sums of windows, each of which the
-/// blocks of threads of a cluster share. `scratch` is that of WarpSDDMM.
+/// thread blocks of a cluster share. `scratch` is that of WarpSDDMM.
 void emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
                         const SampledShape &shape, const WindowTile &tile,
                         ValueRange scratch);

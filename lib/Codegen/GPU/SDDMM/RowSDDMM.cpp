@@ -2,7 +2,7 @@
 //
 // Stored blocks of products of activations, a block row at a time.
 //
-// A block of threads walks through all tokens (SDDMMWalk), and multiplies units
+// A thread block walks through all tokens (SDDMMWalk), and multiplies units
 // of its columns, those of one or several blocks, by all rows, which it keeps
 // in registers for some tokens.
 //

@@ -11,7 +11,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// A `bsr.sddmm` of which a block of threads has neighbouring blocks of one
+/// A `bsr.sddmm` of which a thread block has neighbouring blocks of one
 /// block row, tokens last. Tensor cores multiply 16-bit elements in blocks of 4
 /// to 64 rows and columns, of which one is below 16; lanes multiply and add the
 /// terms of what else there is one by one, in f32: of elements of f32, or of 16

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a block of threads brings rows and columns of activations to shared
+// How a thread block brings rows and columns of activations to shared
 // memory, token after token.
 
 #include "SDDMMWalk.h"

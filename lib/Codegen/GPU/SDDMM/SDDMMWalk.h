@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a block of threads brings rows and columns of activations to shared
+// How a thread block brings rows and columns of activations to shared
 // memory, token after token.
 
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_SDDMMWALK_H
@@ -12,7 +12,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// What a block of threads computes of a `bsr.sddmm`: neighbouring blocks of
+/// What a thread block computes of a `bsr.sddmm`: neighbouring blocks of
 /// one block row, `warpBlocks` a warp.
 struct SDDMMTile {
   SampledShape shape;
@@ -46,11 +46,11 @@ struct SDDMMTile {
               llvm::function_ref<void(BlockBuilder &)> body) const;
 };
 
-/// The walk of a block of threads through all tokens: a stage of shared memory
+/// The walk of a thread block through all tokens: a stage of shared memory
 /// holds some of the rows of the block row and of the columns of its blocks,
 /// while copies for the next stages are under way. A warp copies the columns of
-/// its blocks itself. Where a block row has fewer blocks than the block of
-/// threads may own, some warps have none.
+/// its blocks itself. Where a block row has fewer blocks than the thread block
+/// may own, some warps have none.
 class SDDMMWalk {
 public:
   SDDMMWalk(SDDMMOp op, const SDDMMTile &tile, KernelBody &kernel,
@@ -60,7 +60,7 @@ public:
         steps(tile.shape.rows.batches *
               llvm::divideCeil(tile.shape.rows.tokens, tile.tokens)) {}
 
-  /// Calls `body`, where the block of threads has a block, and then `store`
+  /// Calls `body`, where the thread block has a block, and then `store`
   /// with what came of `numSums` sums from 0 on: `multiply` adds to them what
   /// is in a stage.
   void run(int64_t numSums,
@@ -85,7 +85,7 @@ private:
   KernelBody &kernel;
   BlockBuilder &b;
   /// The block row, the position behind its last block, the first position of
-  /// the block of threads and of the warp.
+  /// the thread block and of the warp.
   Value line, end, firstOfBlock, first;
   Type type;
   int64_t pitch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which stored blocks of a pattern a block of threads computes at one time.
+// Which stored blocks of a pattern a thread block computes at one time.
 
 #include "SampledWindows.h"
 #include "bsr/Codegen/GPU/Core/PlanMaker.h"
@@ -88,7 +88,7 @@ Value SampledWindows::getBlocks(BlockBuilder &b, Value count,
 }
 
 namespace mlir::bsr::gpu {
-/// The launch that finds windows: a block of threads finds those of a group.
+/// The launch that finds windows: a thread block finds those of a group.
 class WindowFinder : PlanMaker {
 public:
   WindowFinder(const SampledWindows &windows, int64_t markers, BlockBuilder &b,
@@ -289,7 +289,7 @@ private:
     });
   }
 
-  /// How many blocks of `window` a block of threads has, but the last ones.
+  /// How many blocks of `window` a thread block has, but the last ones.
   Value getShare(Value window) {
     Value count = read(SampledWindows::Sizes, b.add(b.mul(window, 2), 1));
     return windows.getShare(b, count);
@@ -334,12 +334,12 @@ private:
     return {window, b.add(first, inLine)};
   }
 
-  /// What blocks of threads need at a position, in shared memory: a bit of
+  /// What thread blocks need at a position, in shared memory: a bit of
   /// each; then, times `copyBase`, one more than the place that is common, or
   /// 0.
   Value getNeeds(Value position) { return getMark(b.constant(0), position); }
 
-  /// Finds what blocks of threads need, and places of what they share.
+  /// Finds what thread blocks need, and places of what they share.
   void shareBlocks() {
     clear();
     b.barrier();
@@ -399,7 +399,7 @@ private:
             b.multiplyAdd(window, windows.shares, b.constant(rank)));
   }
 
-  /// Takes the first place that is free in all blocks of threads of `mask` off
+  /// Takes the first place that is free in all thread blocks of `mask` off
   /// what is `free` in each; -1 if there is none.
   Value takePlace(Value mask, MutableArrayRef<Value> free) {
     Value zero = b.constant(0), one = b.constant(1);
@@ -418,7 +418,7 @@ private:
                     b.countOnes(b.sub(taken, one)));
   }
 
-  /// The number that block `number` of `window` has if each block of threads
+  /// The number that block `number` of `window` has if each thread block
   /// has room for as many, and what is copied with it, to the common place or,
   /// for now, to none.
   Value listCopy(const Block &block, Value line, Value position,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which stored blocks of a pattern a block of threads computes at one time.
+// Which stored blocks of a pattern a thread block computes at one time.
 
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_SAMPLEDWINDOWS_H
 #define BSR_LIB_CODEGEN_GPU_SDDMM_SAMPLEDWINDOWS_H
@@ -17,19 +17,19 @@ namespace mlir::bsr::gpu {
 /// there, sorted by line and then by position. A launch finds the windows of a
 /// pattern and leaves them in arrays.
 ///
-/// The blocks of a window may be shared among several blocks of threads: each
+/// The blocks of a window may be shared among several thread blocks: each
 /// has as many, one after the other, but the last ones. The rows of a line and
-/// the columns of a position go to places of shared memory, of which each block
-/// of threads has as many. What several blocks of threads need, or several
-/// blocks of one, goes to a place that is free in all of them, and is copied
-/// once. Lines come first, for which there always is one: those of a block of
-/// threads follow each other. If there is none for a position, each of its
+/// the columns of a position go to places of shared memory, of which each
+/// thread block has as many. What several thread blocks need, or several blocks
+/// of one, goes to a place that is free in all of them, and is copied once.
+/// Lines come first, for which there always is one: those of a thread block
+/// follow each other. If there is none for a position, each of its
 /// blocks gets a place of its own.
 struct SampledWindows {
   int64_t numLines, length, slots;
   /// A power of 2, and the others.
   int64_t lines, slabs, blocks;
-  /// Blocks of threads that share a window. Of more than one, each has room for
+  /// Thread blocks that share a window. Of more than one, each has room for
   /// `blocks / shares` and so many places, no fewer than for as many blocks and
   /// all lines.
   int64_t shares = 1, places = 0;
@@ -38,7 +38,7 @@ struct SampledWindows {
   /// The most windows that a group can have, and all together.
   int64_t getMaxOfGroup() const;
   int64_t getMax() const;
-  /// True if a block of threads with `sharedBytes` can find the windows, and
+  /// True if a thread block with `sharedBytes` can find the windows, and
   /// offsets have 32 bits.
   bool fits(int64_t sharedBytes) const;
 
@@ -57,12 +57,12 @@ struct SampledWindows {
                ///< `blocks`, plus its own there, `[numLines, length]`
     // If windows are shared:
     Costs,  ///< what a step of the windows of a group costs, `[groups]`
-    Rows,   ///< of a line, the blocks of threads that have blocks of it and
+    Rows,   ///< of a line, the thread blocks that have blocks of it and
             ///< its place, as `getMask` and `getPlace` take it apart,
             ///< `[groups, windows, lines]`
     Copies, ///< what is copied with each block, as these and `getPosition`
             ///< take it apart, `[groups, windows, blocks]`
-    Free,   ///< of each block of threads the places that what it has in
+    Free,   ///< of each thread block the places that what it has in
             ///< common leaves, a bit each, `[groups, windows, shares]`
     NumArrays
   };
@@ -80,7 +80,7 @@ struct SampledWindows {
     return b.rem(word, wordBase);
   }
 
-  /// Of a copy, the blocks of threads that it goes to, a bit each, none if
+  /// Of a copy, the thread blocks that it goes to, a bit each, none if
   /// nothing is copied, its place, and its position.
   static Value getMask(BlockBuilder &b, Value copy) {
     return b.rem(copy, copyBase);
@@ -92,14 +92,14 @@ struct SampledWindows {
     return b.div(copy, copyBase * copyBase);
   }
 
-  /// Room that each block of threads has for blocks.
+  /// Room that each thread block has for blocks.
   int64_t getOfShare() const { return blocks / shares; }
-  /// How many blocks a block of threads has of a window of `count`, but the
+  /// How many blocks a thread block has of a window of `count`, but the
   /// last ones.
   Value getShare(BlockBuilder &b, Value count) const {
     return b.div(b.add(count, shares - 1), shares);
   }
-  /// How many blocks of a window of `count` block of threads `rank` has.
+  /// How many blocks of a window of `count` thread block `rank` has.
   Value getBlocks(BlockBuilder &b, Value count, Value rank) const;
   /// What a step of a window of `count` blocks costs: so many blocks, and for
   /// what has to be done besides, no fewer than half of those that there may

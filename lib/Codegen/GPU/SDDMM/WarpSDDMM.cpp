@@ -3,8 +3,8 @@
 // Stored blocks of products of activations on tensor cores.
 //
 // A launch before finds the windows of the pattern (SampledWindows). All steps
-// of all windows are shared evenly among as many blocks of threads as the chip
-// has multiprocessors, in their order: a block of threads has the last steps of
+// of all windows are shared evenly among as many thread blocks as the chip
+// has multiprocessors, in their order: a thread block has the last steps of
 // a window, whole windows, and the first steps of another one. A stage of
 // shared memory holds what a step has of the rows of all lines of the group and
 // of the columns of all positions of the window, while copies for the next
@@ -79,7 +79,7 @@ public:
   void emit();
 
 private:
-  /// What a block of threads has of a window: its group, its number there, its
+  /// What a thread block has of a window: its group, its number there, its
   /// positions, how many they are, its blocks, and the steps from `low` to
   /// below `high`.
   struct Window {
@@ -282,7 +282,7 @@ void WarpSDDMMEmitter::emitWindow(const WindowPart &part) {
   // All have read what is in shared memory of the window before.
   b.barrier();
   auto begin = [&] {
-    // A block of threads has some steps of each of its windows.
+    // A thread block has some steps of each of its windows.
     b.assume(b.less(window.low, window.high));
     return b.zeros(WindowTile::getSums(shape));
   };
@@ -326,7 +326,7 @@ public:
 
 private:
   void addBlock(Value slot, Value place);
-  /// `sums` plus those that block of threads `owner` has left of the window.
+  /// `sums` plus those that thread block `owner` has left of the window.
   SmallVector<Value> addPart(Value owner, Value window, Value block,
                              ValueRange sums);
   void store(Value slot, ValueRange sums);
@@ -362,7 +362,7 @@ SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
     return offset;
   };
   Value fragment = b.mul(b.block[1], grid.cols);
-  // Of a cluster, which is the owner, one block of threads after the other.
+  // Of a cluster, which is the owner, one thread block after the other.
   int64_t ofThreads = product.tile.getBlocks(product.shape);
   if (product.tile.shares != 1) {
     owner = b.multiplyAdd(owner, product.tile.shares, b.div(block, ofThreads));

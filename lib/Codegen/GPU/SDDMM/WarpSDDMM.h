@@ -22,7 +22,7 @@ public:
 
   /// The windows of the pattern.
   std::optional<PatternPlan> getPlan() override;
-  /// The memory for the sums of blocks of threads, each of which has steps of
+  /// The memory for the sums of thread blocks, each of which has steps of
   /// several windows: `[grid, parts, blocks, sums of a lane / 4, lanes, 4]`.
   SmallVector<MemRefType> getScratch() override;
   std::string describeTile() const override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How the steps of all windows are shared among blocks of threads or clusters.
+// How the steps of all windows are shared among thread blocks or clusters.
 
 #include "WindowShare.h"
 #include "bsr/Codegen/GPU/Core/Multiplier.h"

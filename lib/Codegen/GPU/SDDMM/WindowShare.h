@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How the steps of all windows are shared among blocks of threads or clusters.
+// How the steps of all windows are shared among thread blocks or clusters.
 
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_WINDOWSHARE_H
 #define BSR_LIB_CODEGEN_GPU_SDDMM_WINDOWSHARE_H
@@ -9,7 +9,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// What an owner, a block of threads or a cluster, has of a window: its group,
+/// What an owner, a thread block or a cluster, has of a window: its group,
 /// its number there, the how manieth of the owner it is, and the steps from
 /// `low` to below `high`.
 struct WindowPart {
@@ -18,7 +18,7 @@ struct WindowPart {
 
 /// The steps of all windows, in their order, which owners have one share after
 /// the other of. A step costs 1, or if windows are those of clusters what the
-/// block of threads with the most blocks does, and shares cost the same.
+/// thread block with the most blocks does, and shares cost the same.
 class WindowShares {
 public:
   /// `arrays` are those of `SampledWindows`.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How stored blocks of products of activations are cut for blocks of threads
+// How stored blocks of products of activations are cut for thread blocks
 // and warps.
 
 #include "WindowTile.h"
@@ -173,7 +173,7 @@ KernelWork WindowTile::getWork(const SampledShape &shape) const {
   return work;
 }
 
-/// The shares of blocks of threads of a launch, or of clusters: `grid` of
+/// The shares of thread blocks of a launch, or of clusters: `grid` of
 /// `tile`, if that fits.
 static bool setGrid(WindowTile &tile, const SampledShape &shape,
                     const Chip &chip) {

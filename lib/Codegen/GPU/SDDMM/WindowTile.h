@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How stored blocks of products of activations are cut for blocks of threads
+// How stored blocks of products of activations are cut for thread blocks
 // and warps.
 
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_WINDOWTILE_H
@@ -14,25 +14,25 @@
 
 namespace mlir::bsr::gpu {
 
-/// What a block of threads has of a `bsr.sddmm` at a time: a window of
+/// What a thread block has of a `bsr.sddmm` at a time: a window of
 /// `SampledWindows`, of which a stage of shared memory has the rows of all
 /// lines and the columns of all positions for some tokens, a step. Or a
-/// cluster has a window, and each of its blocks of threads in a stage the rows
+/// cluster has a window, and each of its thread blocks in a stage the rows
 /// and columns that it multiplies.
 struct WindowTile {
-  /// The fewest steps that a block of threads has in a row.
+  /// The fewest steps that a thread block has in a row.
   static constexpr int64_t leastSteps = 8;
-  /// Of a block of threads of a cluster, and rows and columns of its blocks.
+  /// Of a thread block of a cluster, and rows and columns of its blocks.
   static constexpr int64_t warpgroups = 2, clusterExtent = 64;
 
   /// Of a window: lines and positions.
   int64_t lines, slabs;
   /// Of a stage, bytes of an element, and stages.
   int64_t tokens, elementBytes, stages;
-  /// Blocks of threads of a launch, or clusters, which share all steps of all
+  /// Thread blocks of a launch, or clusters, which share all steps of all
   /// windows.
   int64_t grid;
-  /// Blocks of threads of a cluster, 1 for none, and places of a stage of
+  /// Thread blocks of a cluster, 1 for none, and places of a stage of
   /// theirs.
   int64_t shares = 1, places = 0;
 
@@ -47,7 +47,7 @@ struct WindowTile {
   /// pattern whose slots all hold a block, about.
   KernelWork getWork(const SampledShape &shape) const;
 
-  /// Of a warp, and of a block of threads.
+  /// Of a warp, and of a thread block.
   static int64_t getWarpBlocks(const SampledShape &shape) {
     // So many sums a thread leave registers for what is multiplied.
     constexpr int64_t mostOfMiddle = 160;
@@ -73,7 +73,7 @@ struct WindowTile {
   int64_t getSteps(const SampledShape &shape) const {
     return shape.rows.batches * getStepsOfBatch(shape);
   }
-  /// Steps that a block of threads has together: a window with few of them is
+  /// Steps that a thread block has together: a window with few of them is
   /// one block's.
   int64_t getUnit(const SampledShape &shape) const {
     return shares == 1 && getSteps(shape) <= leastSteps ? getSteps(shape) : 1;
@@ -85,7 +85,7 @@ struct WindowTile {
   }
   /// What a step of all windows costs at most.
   int64_t getMostCost(const SampledShape &shape) const;
-  /// Windows of which a block of threads has steps, at most.
+  /// Windows of which a thread block has steps, at most.
   int64_t getParts(const SampledShape &shape) const;
 
   /// Bytes of a row in shared memory, of all rows of the lines, and of the

@@ -151,7 +151,7 @@ void BoxWalk::copyChunk(Stage stage, const Sources &sources) {
   ring.waitForEmpty(stage);
   Value full = ring.getFull(stage);
   b.when(b.equal(getCopier(), b.constant(0)), [&] {
-    // The lane's line is one of the first block of threads.
+    // The lane's line is one of the first thread block.
     Value own = needs[0];
     for (int64_t other = 1; other != tile.shareOutputs; ++other)
       own = b.select(b.equal(rank, b.constant(other)), needs[other], own);

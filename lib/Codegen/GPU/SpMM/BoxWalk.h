@@ -11,7 +11,7 @@
 namespace mlir::bsr::gpu {
 
 /// A walk of which four warps copy, by tensor copies, and the others multiply.
-/// The blocks of threads of a cluster have neighbouring lines of one plan and
+/// The thread blocks of a cluster have neighbouring lines of one plan and
 /// the same tokens: each copies a part of the activations for all those that
 /// store a block there, and its own blocks.
 class BoxWalk : public ChunkWalk {
@@ -25,7 +25,7 @@ public:
 private:
   using Stage = BarrierPipeline::Stage;
   /// What a lane of a warp that copies knows of a chunk: the word of one line
-  /// of the group, those of the block of threads' first and last one, the
+  /// of the group, those of the thread block's first and last one, the
   /// positions of the boxes and the slots of the blocks that it may copy.
   struct Sources {
     Value word, firstWord, lastWord;
@@ -34,7 +34,7 @@ private:
     SmallVector<Value> pack() const;
     static Sources unpack(ValueRange values, int64_t numPositions);
   };
-  /// The slabs at which blocks of threads of the cluster store a block: that of
+  /// The slabs at which thread blocks of the cluster store a block: that of
   /// the lane's line, and others, whose number differs from its in the bits of
   /// their index.
   using Needs = SmallVector<Value, 4>;
@@ -52,7 +52,7 @@ private:
 
   Sources loadSources(Value chunk);
   Needs getNeeds(Value word);
-  /// The number of the lane's block of threads, of whose lines it has one.
+  /// The number of the lane's thread block, of whose lines it has one.
   Value getLaneRank();
 
   void produce();
@@ -67,7 +67,7 @@ private:
 
   Value xMap, valuesMap;
   BarrierPipeline ring;
-  /// The block of threads in its cluster.
+  /// The thread block in its cluster.
   Value rank;
 };
 

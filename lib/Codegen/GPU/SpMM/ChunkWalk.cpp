@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a block of threads goes through the chunks of a plan.
+// How a thread block goes through the chunks of a plan.
 
 #include "ChunkWalk.h"
 

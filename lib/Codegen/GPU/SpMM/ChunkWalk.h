@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a block of threads goes through the chunks of a plan.
+// How a thread block goes through the chunks of a plan.
 
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_CHUNKWALK_H
 #define BSR_LIB_CODEGEN_GPU_SPMM_CHUNKWALK_H
@@ -19,7 +19,7 @@ struct WalkedProduct {
   const SpMMLaunch &launch;
 };
 
-/// The walk of a block of threads through the chunks of its group of lines: a
+/// The walk of a thread block through the chunks of its group of lines: a
 /// stage of shared memory holds the activations of a chunk's positions and its
 /// blocks, while copies for the next stages are under way. A warp owns lines
 /// and tokens. Classes that derive from it say who copies, and how.
@@ -53,13 +53,13 @@ public:
   const ChunkRange range;
   /// The batch, and the first token of the warp in it.
   Value batch, firstToken;
-  /// The warp's first token among those of the block of threads.
+  /// The warp's first token among those of the thread block.
   Value warpToken;
   /// Tokens may be beyond the last.
   bool isRagged;
 
 protected:
-  /// The block of threads goes through `range`; `warp` is the number of this
+  /// The thread block goes through `range`; `warp` is the number of this
   /// one among those that multiply.
   ChunkWalk(const WalkedProduct &product, const ChunkRange &range,
             BlockBuilder &b, Value warp);
@@ -83,7 +83,7 @@ protected:
   }
   /// The words of the warp's lines.
   SmallVector<Value> loadWords(Value chunk);
-  /// The first line of the block of threads in its group.
+  /// The first line of the thread block in its group.
   Value getFirstLine();
 
   const SpMMShape &shape;
@@ -91,8 +91,8 @@ protected:
   const LinePlan &plan;
   BlockBuilder &b;
   Type i32;
-  /// The first token of the block of threads in its batch, and the first line
-  /// of the warp among those of the block of threads.
+  /// The first token of the thread block in its batch, and the first line
+  /// of the warp among those of the thread block.
   Value tokenTile, warpLine;
   /// The plan of the group.
   Value positions, words, slots;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which groups of lines are cut, so that several blocks of threads share one:
+// Which groups of lines are cut, so that several thread blocks share one:
 // one warp decides, whose lanes have neighbouring groups.
 
 #include "LineParts.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// In which order a block of threads goes through the blocks of several lines.
+// In which order a thread block goes through the blocks of several lines.
 
 #include "LinePlan.h"
 #include "LineParts.h"
@@ -58,7 +58,7 @@ void LinePlan::cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio,
   turns = std::lround(others * turnUnits);
   if (groups <= itemsAtOnce)
     others = 0;
-  // A launch that all blocks of threads share alike, and one with a full group.
+  // A launch that all thread blocks share alike, and one with a full group.
   constexpr double noticeable = 1.25;
   if (groups == 1 || others + fullRatio < noticeable * (others + 1))
     return;
@@ -115,7 +115,7 @@ std::pair<ChunkRange, Value> LinePlan::getSum(BlockBuilder &b, Value number,
 }
 
 namespace mlir::bsr::gpu {
-/// The launch that makes a plan: a block of threads makes that of a group.
+/// The launch that makes a plan: a thread block makes that of a group.
 class LinePlanner : PlanMaker {
 public:
   LinePlanner(const LinePlan &plan, BlockBuilder &b, const PatternView &view,

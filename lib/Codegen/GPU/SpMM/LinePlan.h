@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// In which order a block of threads goes through the blocks of several lines.
+// In which order a thread block goes through the blocks of several lines.
 
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_LINEPLAN_H
 #define BSR_LIB_CODEGEN_GPU_SPMM_LINEPLAN_H
@@ -11,7 +11,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// What a block of threads does: the chunks of a group that it goes through, or
+/// What a thread block does: the chunks of a group that it goes through, or
 /// the parts of one whose sums it adds.
 struct ChunkRange {
   /// The number of the group; as far as a kernel knows it by itself, that of a
@@ -41,7 +41,7 @@ struct ChunkRange {
 /// no words.
 ///
 /// Groups that have much more to do than others may be cut (`cutLongGroups`):
-/// blocks of threads behind those of groups go through their parts, and leave
+/// thread blocks behind those of groups go through their parts, and leave
 /// sums, which another launch adds in order.
 struct LinePlan {
   int64_t numLines, length, slots;
@@ -78,7 +78,7 @@ struct LinePlan {
   int64_t getMaxChunks() const;
   /// About how many chunks a group has that is full of blocks.
   int64_t getFullChunks() const;
-  /// True if a block of threads with `sharedBytes` can make the plan, and its
+  /// True if a thread block with `sharedBytes` can make the plan, and its
   /// offsets have 32 bits.
   bool fits(int64_t sharedBytes) const;
   /// The arrays, of 32-bit integers: chunks of a group, `[groups]`; positions,
@@ -96,14 +96,14 @@ struct LinePlan {
   }
 
   /// Has groups cut, if one of them can have so much to do that a launch with
-  /// `blocks` blocks of threads a group takes noticeably longer: a group that
+  /// `blocks` thread blocks a group takes noticeably longer: a group that
   /// is full of blocks has `fullRatio` times as much to do as the mean.
   /// `work` is that of a launch whose groups are alike: what is gained has to
   /// be worth that each step has one more; null if it is worth any.
   void cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio,
                      const KernelWork *work);
 
-  /// What a block of threads does, by its number in a launch of groups and
+  /// What a thread block does, by its number in a launch of groups and
   /// parts, or in a launch of groups that adds parts. The last value is true if
   /// it does something; it is null if all do.
   std::pair<ChunkRange, Value> getItem(BlockBuilder &b, Value number,

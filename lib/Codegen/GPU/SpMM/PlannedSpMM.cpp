@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What products have alike whose blocks of threads follow the plan of a
+// What products have alike whose thread blocks follow the plan of a
 // pattern.
 
 #include "PlannedSpMM.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What products have alike whose blocks of threads follow the plan of a
+// What products have alike whose thread blocks follow the plan of a
 // pattern.
 
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_PLANNEDSPMM_H
@@ -15,8 +15,8 @@ namespace mlir::bsr::gpu {
 /// Memory for the sums of parts of groups (`LinePlan`): of each thread those
 /// that it has in registers.
 struct PartSums {
-  /// Parts and, along tokens, tiles, of which each is that of a block of
-  /// threads, or of as many as `share` one; of these the threads that have
+  /// Parts and, along tokens, tiles, of which each is that of a thread block,
+  /// or of as many as `share` one; of these the threads that have
   /// sums, and how many each has.
   int64_t parts, share, tiles, threads, sums;
 
@@ -46,7 +46,7 @@ struct SpMMLaunch {
   Value xMap, valuesMap;
 };
 
-/// A `bsr.spmm` by blocks of threads that follow a plan of its pattern: each
+/// A `bsr.spmm` by thread blocks that follow a plan of its pattern: each
 /// has a group of lines, or a part of one that is long, and some tokens.
 class PlannedSpMM : public Product {
 public:
@@ -55,7 +55,7 @@ public:
   SmallVector<MemRefType> getScratch() override;
 
 protected:
-  /// Blocks of threads that share activations, at most.
+  /// Thread blocks that share activations, at most.
   static constexpr int64_t mostShares = 4;
   /// A tile is given, and not the model's choice: long groups are cut, however
   /// short the launch is.
@@ -80,7 +80,7 @@ protected:
   SpMMLaunch begin(OpBuilder &b, KernelBody &kernel, ValueRange scratch,
                    int64_t length = 0);
   /// Makes tensor maps: of boxes of 64 tokens of a position, and of a block, of
-  /// whose rows `shareTokens` blocks of threads copy a part each.
+  /// whose rows `shareTokens` thread blocks copy a part each.
   void createMaps(OpBuilder &b, SpMMLaunch &launch, int64_t shareTokens);
   /// Emits the launch of groups and parts, and the one that adds parts, whose
   /// blocks share no memory: for each of them and for each tile along tokens a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a product with a sparse weight is cut for blocks of threads and warps.
+// How a product with a sparse weight is cut for thread blocks and warps.
 
 #include "SpMMTile.h"
 #include "bsr/Codegen/GPU/Core/Multiplier.h"
@@ -17,7 +17,7 @@ static constexpr int64_t mostLaneTokens = 8;
 /// How much more blocks a stage holds than a random pattern has in its slabs.
 static constexpr double spareBlocks = 1.5;
 /// Stages that hide the latency of copies; with 2, a copy has the time of one
-/// stage. Where blocks of threads of a cluster wait for each other, more of
+/// stage. Where thread blocks of a cluster wait for each other, more of
 /// them let each go at its own pace.
 static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4,
                          mostBoxStages = 8;
@@ -101,7 +101,7 @@ LinePlan SpMMTile::getPlan(const SpMMShape &shape) const {
 }
 
 namespace {
-/// What a block of threads does, about, for each part of a launch that differs
+/// What a thread block does, about, for each part of a launch that differs
 /// with what multiplies.
 struct BlockWork {
   double instructions, arithmetic, tensorFlops, sharedBytes;
@@ -249,7 +249,7 @@ std::string SpMMTile::describe(const SpMMShape &shape) const {
 
 KernelWork SpMMTile::getWork(const SpMMShape &shape) const {
   double density = shape.getDensity();
-  // Of the positions, those of the cluster and of the block of threads.
+  // Of the positions, those of the cluster and of the thread block.
   double share = getUnion(density, getShares() * lines);
   double ownShare = getUnion(density, lines);
   double groups =
@@ -259,7 +259,7 @@ KernelWork SpMMTile::getWork(const SpMMShape &shape) const {
   work.blocks = groups * double(getTokenTiles(shape));
   work.warps = blockWarps;
 
-  // Of a block of threads.
+  // Of a thread block.
   double chunks = getChunks(shape);
   double stored = double(shape.numLines) * shape.length * density / groups;
   double gaps = double(shape.getGathered() - 1) * chunks * lines / 2;
@@ -334,7 +334,7 @@ static bool setStages(SpMMTile &tile, const SpMMShape &shape,
   return false;
 }
 
-/// The tile of so many outputs and tokens a block of threads, if there is one.
+/// The tile of so many outputs and tokens a thread block, if there is one.
 static std::optional<SpMMTile> getTile(const SpMMShape &shape, const Chip &chip,
                                        int64_t outputs, int64_t tokens,
                                        int64_t groups, int64_t shareOutputs,

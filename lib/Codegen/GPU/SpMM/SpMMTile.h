@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a product with a sparse weight is cut for blocks of threads and warps.
+// How a product with a sparse weight is cut for thread blocks and warps.
 
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_SPMMTILE_H
 #define BSR_LIB_CODEGEN_GPU_SPMM_SPMMTILE_H
@@ -68,17 +68,17 @@ struct SpMMShape {
   double getMemoryBytes() const;
 };
 
-/// What a block of threads computes of a product at a time, and what it keeps
+/// What a thread block computes of a product at a time, and what it keeps
 /// in shared memory.
 struct SpMMTile {
-  /// Of the block of threads and of a warp: lines, tokens.
+  /// Of the thread block and of a warp: lines, tokens.
   int64_t lines, tokens, warpLines, warpTokens;
   /// Of a stage: positions with activations, and blocks of the weight.
   int64_t slabs, blocks;
   int64_t stages;
   /// Groups of lanes that share the outputs of a line, without tensor cores.
   int64_t groups = 1;
-  /// Blocks of threads of a cluster, neighbours along outputs, which get the
+  /// Thread blocks of a cluster, neighbours along outputs, which get the
   /// same activations by tensor copies of a warp that does nothing else; 0 if
   /// all threads copy for themselves.
   int64_t shareOutputs = 0;
@@ -101,7 +101,7 @@ struct SpMMTile {
                BlockBuilder::warpThreads <=
            mostRegisters;
   }
-  /// Blocks of threads that follow the plan of one group of lines.
+  /// Thread blocks that follow the plan of one group of lines.
   int64_t getShares() const { return std::max<int64_t>(1, shareOutputs); }
   /// Those of a block, with the warpgroup of which a warp copies.
   int64_t getThreads() const {

@@ -3,7 +3,7 @@
 // Products of activations and a block-sparse matrix by warps, on tensor cores
 // or on arithmetic units.
 //
-// A block of threads owns lines of output features, and tokens: how many, the
+// A thread block owns lines of output features, and tokens: how many, the
 // model says (SpMMTile). It goes through the chunks of its plan: a stage of
 // shared memory holds the activations of a chunk's positions and its blocks,
 // while copies for the next stages are under way, of all threads (PieceWalk) or

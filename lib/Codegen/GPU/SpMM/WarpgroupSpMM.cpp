@@ -2,9 +2,9 @@
 //
 // Products of activations and a block-sparse matrix by warpgroups.
 //
-// The blocks of threads of a cluster go through the positions at which one of
+// The thread blocks of a cluster go through the positions at which one of
 // their lines stores a block, together. One thread of each copies: its part of
-// the activations there, which go to those blocks of threads with the same
+// the activations there, which go to those thread blocks with the same
 // tokens that store a block there, and its part of the blocks of the weight,
 // which go to all with the same outputs. A stage is full when its bytes are
 // there; it is empty when all of the cluster have multiplied it.
@@ -88,7 +88,7 @@ private:
   Value isPresent(ValueRange slots);
 
   void produce();
-  /// `sharers` are the blocks of threads along outputs that have a block in the
+  /// `sharers` are the thread blocks along outputs that have a block in the
   /// chunk, a bit each.
   void copyChunk(Stage stage, Value position, Value sharers, ValueRange slots);
   void copySlab(Value to, Value position, Value sharers, Value barrier);
@@ -121,9 +121,9 @@ private:
   /// What multiplies a unit's blocks.
   WarpgroupMultiplier multiplier;
 
-  /// The block of threads in its cluster, along outputs and along tokens.
+  /// The thread block in its cluster, along outputs and along tokens.
   Value rankOutputs, rankTokens;
-  /// The block of threads along tokens: its batch and first token.
+  /// The thread block along tokens: its batch and first token.
   Value batch, tokenTile;
   Value warpgroup;
   BarrierPipeline ring;
@@ -255,7 +255,7 @@ void WarpgroupSpMMEmitter::copyChunk(Stage stage, Value position, Value sharers,
 void WarpgroupSpMMEmitter::produce() {
   int64_t lines = tile.getLines(shape);
   Value first = b.mul(rankOutputs, lines);
-  // A chunk that no other block of threads knows of is one of this one's lines.
+  // A chunk that no other thread block knows of is one of this one's lines.
   auto findAll = [&](Value chunk) {
     return tile.shareOutputs == 1 ? b.constant(1) : findSharers(chunk);
   };
@@ -359,7 +359,7 @@ void WarpgroupSpMMEmitter::finishWhole(ValueRange sums) {
         store(unit, column, rows);
     }
   };
-  // Of a cluster, some blocks of threads may lie beyond the last batch.
+  // Of a cluster, some thread blocks may lie beyond the last batch.
   const Activations &x = shape.activations;
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
   if (tiles % tile.shareTokens == 0)

@@ -14,7 +14,7 @@ using namespace mlir::bsr::gpu;
 /// Tokens of a row of 128 bytes, which copies are cut in.
 static constexpr int64_t boxTokens = StageLayout::boxTokens;
 static constexpr int64_t wantedStages = 4, leastStages = 2, mostStages = 8;
-/// Blocks of threads of a cluster, as many as every chip takes. Many have to
+/// Thread blocks of a cluster, as many as every chip takes. Many have to
 /// find room on one part of a chip at a time: more than `fewShared` have to
 /// gain something.
 static constexpr int64_t mostShared = 8, fewShared = 4;
@@ -38,7 +38,7 @@ KernelWork WarpgroupTile::getWork(const SpMMShape &shape) const {
              shareOutputs * getTokenTiles(shape));
   work.warps = double(threads) / BlockBuilder::warpThreads;
 
-  // Of a block of threads.
+  // Of a thread block.
   double chunks =
       double(shape.length) * getUnion(density, getClusterLines(shape));
   double present = double(shape.length) * double(units) *
@@ -67,7 +67,7 @@ KernelWork WarpgroupTile::getWork(const SpMMShape &shape) const {
   double slabs = chunks * double(getSlabBytes(shape));
   double stores = double(units * warpgroupRows) * double(tokens) *
                   double(shape.outputBytes);
-  // Of the cluster's positions, those of the block of threads.
+  // Of the cluster's positions, those of the thread block.
   double ownShare = getUnion(density, getLines(shape)) /
                     getUnion(density, getClusterLines(shape));
   // Absent blocks of a unit that is there are zeros.
@@ -130,8 +130,9 @@ WarpgroupTile::choose(const SpMMShape &shape, const Chip &chip, int64_t outputs,
   TileSearch<WarpgroupTile> search(chip);
   auto consider = [&](const WarpgroupTile &sizes) {
     auto tile = complete(sizes, shape, chip);
-    // A few lines beyond the last are computed for nothing, no whole blocks of
-    // threads.
+    // A few lines beyond the last are computed for nothing, no whole thread
+    // blocks
+    // .
     if (!tile ||
         search.isTooLarge(tile->getClusterLines(shape), shape.numLines))
       return;

@@ -13,7 +13,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// What a block of threads computes at a time, what its warpgroups do of it,
+/// What a thread block computes at a time, what its warpgroups do of it,
 /// and who shares copies. A unit is of 64 outputs: one line, or several side by
 /// side, whose absent blocks are zero where one of them is present.
 struct WarpgroupTile {
@@ -22,9 +22,9 @@ struct WarpgroupTile {
   static constexpr int64_t threads =
       warpgroups * warpgroupThreads + BlockBuilder::warpThreads;
 
-  /// Of the block of threads, and of a warpgroup.
+  /// Of the thread block, and of a warpgroup.
   int64_t units, tokens, groupUnits, groupTokens;
-  /// Blocks of threads of a cluster: those along outputs get the same
+  /// Thread blocks of a cluster: those along outputs get the same
   /// activations, those along tokens the same blocks of the weight.
   int64_t shareOutputs, shareTokens;
   int64_t stages;
@@ -60,7 +60,7 @@ struct WarpgroupTile {
   static int64_t getUnitLines(const SpMMShape &shape) {
     return warpgroupRows / shape.outBlock;
   }
-  /// Lines of a block of threads, and of a cluster.
+  /// Lines of a thread block, and of a cluster.
   int64_t getLines(const SpMMShape &shape) const {
     return units * getUnitLines(shape);
   }

@@ -57,7 +57,7 @@ struct KernelWork {
   double l2Bytes = 0;     ///< that L2 exchanges with multiprocessors
   double memoryBytes = 0; ///< that memory exchanges with L2
 
-  /// What a block of threads does, but for `memoryBytes`, becomes what all do.
+  /// What a thread block does, but for `memoryBytes`, becomes what all do.
   void multiplyByBlocks();
 };
 

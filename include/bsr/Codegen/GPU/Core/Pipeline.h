@@ -37,7 +37,7 @@ public:
                Value first = Value())
       : b(b), stages(stages), bytes(bytes), first(first) {}
 
-  /// The most stages, up to `most`, that fit in what a block of threads of a
+  /// The most stages, up to `most`, that fit in what a thread block of a
   /// chip may have, `sharedLimit`.
   static int64_t getStages(int64_t sharedLimit, int64_t bytes, int64_t most) {
     return std::min(most,
@@ -86,7 +86,7 @@ public:
   using Compute = llvm::function_ref<SmallVector<Value>(
       Value step, Value begin, ValueRange operands, ValueRange carried)>;
 
-  /// The first `blocks` blocks of threads of a cluster copy to this one.
+  /// The first `blocks` thread blocks of a cluster copy to this one.
   BarrierPipeline(BlockBuilder &b, int64_t stages, int64_t bytes,
                   int64_t blocks);
 
@@ -97,7 +97,7 @@ public:
 
   /// Calls `consume` for the first `consumers` threads and `produce` for those
   /// for which `isProducer` holds. A stage is empty after one arrival of each
-  /// warp that consumes, of all blocks of threads of the cluster.
+  /// warp that consumes, of all thread blocks of the cluster.
   void split(int64_t consumers, Value isProducer,
              llvm::function_ref<void()> consume,
              llvm::function_ref<void()> produce);

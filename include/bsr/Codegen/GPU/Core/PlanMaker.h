@@ -10,7 +10,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// A block of threads that makes the plan of a group of lines of a pattern.
+/// A thread block that makes the plan of a group of lines of a pattern.
 class PlanMaker {
 public:
   static constexpr int64_t threads = 256;

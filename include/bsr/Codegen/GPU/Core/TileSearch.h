@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a product is cut for blocks of threads: what tiles have alike, and which
+// How a product is cut for thread blocks: what tiles have alike, and which
 // of those that fit takes least time.
 
 #ifndef BSR_CODEGEN_GPU_CORE_TILESEARCH_H

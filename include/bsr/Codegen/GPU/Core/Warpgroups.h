@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What warpgroups and thread block clusters do: copies of boxes of a tensor to
-// several blocks of threads at once, mbarriers, and products of matrices in
+// several thread blocks at once, mbarriers, and products of matrices in
 // shared memory.
 
 #ifndef BSR_CODEGEN_GPU_CORE_WARPGROUPS_H
@@ -31,12 +31,12 @@ Value getAlignedBegin(BlockBuilder &b);
 /// Makes the 8 bytes of shared memory at `barrier` an mbarrier: a phase ends
 /// after `arrivals` and the bytes that are expected.
 void initBarrier(BlockBuilder &b, Value barrier, int64_t arrivals);
-/// Lets copies and other blocks of threads see the mbarriers of this thread
+/// Lets copies and other thread blocks see the mbarriers of this thread
 /// once they have met it.
 void publishBarriers(BlockBuilder &b);
 /// Waits for all threads of the cluster.
 void waitForCluster(BlockBuilder &b);
-/// Arrives at an mbarrier of this block of threads, whose phase is not to end
+/// Arrives at an mbarrier of this thread block, whose phase is not to end
 /// before copies have brought `bytes`.
 void expectBytes(BlockBuilder &b, Value barrier, Value bytes);
 /// Waits until a phase of an mbarrier has ended: `parity` is 0 for the first,
@@ -48,7 +48,7 @@ void arriveAt(BlockBuilder &b, Value barrier, Value rank);
 
 /// Copies the box of `map` from row `row` and element `column` on to shared
 /// memory, zeros for what is not in the tensor; the mbarrier counts its bytes.
-/// It goes to the same place of the blocks of threads of the cluster whose bits
+/// It goes to the same place of the thread blocks of the cluster whose bits
 /// are set in `blocks`, 32 bits, or, where it is null, to this one.
 void copyBox(BlockBuilder &b, Value shared, Value map, Value row, Value column,
              Value barrier, Value blocks);

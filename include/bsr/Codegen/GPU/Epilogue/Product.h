@@ -30,7 +30,7 @@ public:
   /// True if its epilogue may write results over what it reads at the same
   /// place: nothing else reads there.
   virtual bool acceptsUpdates() { return false; }
-  /// In words, what the model chose for a block of threads; "" if there was no
+  /// In words, what the model chose for a thread block; "" if there was no
   /// choice.
   virtual std::string describeTile() const { return {}; }
 

@@ -35,7 +35,7 @@ private:
   /// Neighbouring threads have neighbouring rows of one item, not one row of
   /// neighbouring items.
   bool areRowsAdjacent;
-  /// Of all, and of a block of threads; the threads that share one.
+  /// Of all, and of a thread block; the threads that share one.
   int64_t numItems, items, segments;
 };
 

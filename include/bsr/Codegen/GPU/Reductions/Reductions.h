@@ -11,7 +11,7 @@
 namespace mlir::bsr::gpu {
 
 /// The memory that `emitReduction` needs for `op`: parts of sums that several
-/// blocks of threads share.
+/// thread blocks share.
 SmallVector<MemRefType> getReductionScratch(Operation *op);
 
 /// Emits `op` into `outputs`, if it is a reduction that several threads should

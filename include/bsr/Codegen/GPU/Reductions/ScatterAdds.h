@@ -15,7 +15,7 @@ namespace mlir::bsr::gpu {
 SmallVector<MemRefType> getRowScratch(Operation *root);
 
 /// Emits `root` into `output` as two launches if it sums rows by index: of all
-/// rows, a block of threads each; of the stored blocks, or their norms, a
+/// rows, a thread block each; of the stored blocks, or their norms, a
 /// thread for each number. `scratch` is of `getRowScratch`. False, and nothing
 /// emitted, if it does not.
 bool emitRowSums(Evaluator &evaluator, Operation *root, Value output,
