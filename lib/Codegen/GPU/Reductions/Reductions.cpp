@@ -31,9 +31,8 @@ static constexpr int64_t manyResults = 1 << 16;
 static constexpr int64_t fewTerms = 4;
 
 namespace {
-/// Which threads sum which terms of which results. Threads of one block take
-/// `results` results, `segments` threads each; `parts` blocks take the same
-/// ones.
+/// Which threads sum which terms. Those of one block take `results` results,
+/// `segments` threads each; `parts` blocks take the same ones.
 struct Division {
   Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent);
 
