@@ -79,7 +79,7 @@ def strike(run, kind, latest):
         except ProcessLookupError:
             pass
     try:
-        _, errors = job.communicate(timeout=30)
+        _, errors = job.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         # Open MPI 4.1 at times hangs in PMIx_server_finalize, when all processes are gone.
         assert not processes(job), "expected the end of all processes"
