@@ -112,7 +112,7 @@ class Blocks(torch.nn.Module):
         else:
             values = values[torch.from_numpy(slots).long()]
         indices = (torch.from_numpy(row_ptr.copy()), torch.from_numpy(cols.copy()))
-        return torch.sparse_bsr_tensor(*indices, values, self.shape)
+        return torch.sparse_bsr_tensor(*indices, values, self.shape, check_invariants=False)
 
     @torch.no_grad()
     def take_sparse_bsr(self, matrix: Tensor) -> None:
@@ -128,15 +128,18 @@ class Blocks(torch.nn.Module):
         if matrix.shape != self.shape or given.shape[1:] != self.block:
             block = "x".join(map(str, given.shape[1:]))
             raise StepError(f"expected {expected}, but got one of {list(matrix.shape)} in {block}")
-        row_ptr, columns = (t.numpy() for t in (matrix.crow_indices(), matrix.col_indices()))
-        lines = np.repeat(np.arange(len(row_ptr) - 1), np.diff(row_ptr))
-        order = np.lexsort((columns, lines))
-        slots = self.matrix.slots
-        if len(order) > slots or len(np.unique(lines * self.matrix.grid[1] + columns)) < len(order):
-            raise StepError(f"expected at most {slots} different blocks, but got {len(order)}")
+        indices = matrix.crow_indices(), matrix.col_indices()
+        try:
+            torch.sparse_bsr_tensor(*indices, given, self.shape, check_invariants=True)
+        except RuntimeError as error:
+            raise StepError(f"expected {expected}, but got wrong indices: {error}") from None
+        count, slots = len(given), self.matrix.slots
+        if count > slots:
+            raise StepError(f"expected at most {slots} blocks, but got {count}")
         values = given.new_zeros(slots, *self.block)
-        values[: len(order)] = given[torch.from_numpy(order)]
-        found = self.matrix.pattern_from(row_ptr, columns[order], np.arange(len(order)))
+        values[:count] = given
+        row_ptr, columns = (index.numpy() for index in indices)
+        found = self.matrix.pattern_from(row_ptr, columns, np.arange(count))
         self.pattern.copy_(torch.from_numpy(found))
         _sharded.take_whole(self.weight, values.to(self.weight.dtype))
 

@@ -28,7 +28,7 @@ moved = layer.to_sparse_bsr()
 assert torch.equal(moved.to_dense(), layer.dense_weight())
 assert (moved.crow_indices()[-1], moved.col_indices().numel()) == (layer.weight.shape[0],) * 2
 
-# Back: the same product, of all blocks, of fewer, of blocks in another order.
+# Back: the same product, of all blocks, and of fewer.
 x = torch.randn(7, 64)
 other = nn.Linear(64, 32, block=(8, 16), density=0.5, bias=False)
 other.take_sparse_bsr(moved)
@@ -40,11 +40,11 @@ other.take_sparse_bsr(fewer.to_sparse_bsr((8, 16)))
 assert torch.equal(other.dense_weight(), fewer) and other.density == 1 / 16
 torch.testing.assert_close(other(x), x @ fewer.T)
 data = torch.randn(3, 8, 16)
-turned = torch.sparse_bsr_tensor(torch.tensor([0, 3, 3, 3, 3]), torch.tensor([3, 0, 2]), data, (32, 64))
-other.take_sparse_bsr(turned)
+rows = torch.tensor([0, 2, 2, 3, 3])
+other.take_sparse_bsr(torch.sparse_bsr_tensor(rows, torch.tensor([0, 3, 1]), data, (32, 64)))
 want = torch.zeros(32, 64)
-for block, column in zip(data, (3, 0, 2)):
-    want[:8, 16 * column : 16 * column + 16] = block
+for block, (row, column) in zip(data, ((0, 0), (0, 48), (16, 16))):
+    want[row : row + 8, column : column + 16] = block
 assert torch.equal(other.dense_weight(), want)
 torch.testing.assert_close(other(x), x @ want.T)
 print("back")
@@ -61,5 +61,8 @@ refuse(lambda: other.take_sparse_bsr(want.to_sparse_bsr((16, 16))))
 refuse(lambda: other.take_sparse_bsr(want.numpy()))
 # CHECK: expected a sparse_bsr tensor of 32x64 in blocks of 8x16, but got {{.*}}ndarray
 refuse(lambda: other.take_sparse_bsr(torch.ones(32, 64).to_sparse_bsr((8, 16))))
-# CHECK: expected at most 8 different blocks, but got 16
+# CHECK: expected at most 8 blocks, but got 16
+for columns in ([3, 0, 1], [0, 0, 1], [0, 4, 1]):
+    refuse(other.take_sparse_bsr, torch.sparse_bsr_tensor(rows, torch.tensor(columns), data, (32, 64), check_invariants=False))
+# CHECK-COUNT-3: expected a sparse_bsr tensor of 32x64 in blocks of 8x16, but got wrong indices: {{.+}}
 assert torch.equal(other.dense_weight(), want)
