@@ -104,6 +104,7 @@ static void addScalars(OpPassManager &pm) {
 static void addLoops(OpPassManager &pm) {
   addScalars(pm);
   pm.addPass(bsr::createBSRExpandI1());
+  pm.addPass(bsr::createBSREmulateDots());
   pm.addPass(bsr::createBSRExpandBF16());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
@@ -124,7 +125,9 @@ static void addLLVM(OpPassManager &pm) {
   // What LLVM has no intrinsic for takes vectors apart: vectors come after.
   pm.addPass(createConvertMathToLLVMPass());
   pm.addPass(createConvertMathToLibmPass());
-  pm.addPass(createConvertVectorToLLVMPass());
+  ConvertVectorToLLVMPassOptions vectors;
+  vectors.x86Vector = true;
+  pm.addPass(createConvertVectorToLLVMPass(vectors));
   pm.addPass(createArithToLLVMConversionPass());
   pm.addPass(createConvertIndexToLLVMPass());
   pm.addPass(createUBToLLVMConversionPass());

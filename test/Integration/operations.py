@@ -24,8 +24,12 @@ CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8),
 CASES += [("bf16", block) for block in [(1, 1), (16, 16), (64, 64), (16, 1)]]
 # A work item has several lines.
 CASES += [("f32", (8, 16), (70, 40))]
+# Instructions for pairs of bf16: blocks with and without pairs, and one of a line that is no tile.
+if "--emulate-instructions" in os.environ.get("BSR_COMPILE", "").split():
+    CASES = [("bf16", block) for block in
+             [(1, 1), (2, 1), (1, 2), (4, 8), (8, 8), (16, 16), (64, 64), (16, 1), (6, 3), (10, 14)]]
 # What other vectors do differently, every other case shows, and every other number of tokens.
-if "--vector-bits" in os.environ.get("BSR_COMPILE", ""):
+elif "--vector-bits" in os.environ.get("BSR_COMPILE", ""):
     CASES, TOKENS = CASES[::2], [(2, 20), (1,), (2, 512)]
 # And what other levels of optimization do, every other number of tokens.
 if "-O1" in os.environ.get("BSR_COMPILE", "").split():

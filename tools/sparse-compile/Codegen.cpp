@@ -44,10 +44,10 @@ bsr::createTargetMachine(StringRef cpu, unsigned level) {
 bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
   const MCSubtargetInfo &info = *machine.getMCSubtargetInfo();
   if (info.checkFeatures("+avx512f"))
-    return {512, 32};
+    return {512, 32, info.checkFeatures("+avx512bf16,+avx512vl,+avx512bw")};
   if (info.checkFeatures("+avx"))
-    return {256, 16};
-  return {128, 16};
+    return {256, 16, false};
+  return {128, 16, false};
 }
 
 std::vector<StringRef> bsr::getRequiredFeatures(const TargetMachine &machine) {

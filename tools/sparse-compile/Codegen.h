@@ -24,6 +24,8 @@ createTargetMachine(llvm::StringRef cpu, unsigned level);
 struct VectorUnit {
   int64_t bits;
   int64_t registers;
+  /// It has an instruction that multiplies pairs of bf16, for all widths.
+  bool hasBF16Dots;
 };
 VectorUnit getVectorUnit(const llvm::TargetMachine &machine);
 

@@ -167,6 +167,12 @@ struct CommandLine {
       llvm::cl::desc("Let the step measure the time of each of its kernels "
                      "(sparse-train --timers prints it)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> emulateInstructions{
+      "emulate-instructions",
+      llvm::cl::desc("Make kernels for instructions that multiply pairs of "
+                     "bf16 (AVX512_BF16), and replace each by plain vectors of "
+                     "the same roundings, to run them on any processor"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> attention{
       "find-attention",
       llvm::cl::desc("Compute attention, where a step has it, without scores "

@@ -31,6 +31,7 @@ static llvm::json::Object getCompiler(const CommandLine &options,
     compiler["num_registers"] = cpu.getNumRegisters();
     compiler["l1_bytes"] = cpu.getL1Bytes();
     compiler["l2_bytes"] = cpu.getL2Bytes();
+    compiler["bf16_dots"] = stringifyPairDots(cpu.getBf16Dots());
   } else {
     compiler["target"] = "scalar";
   }

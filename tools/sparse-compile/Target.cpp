@@ -27,8 +27,9 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
   if (!own) {
     VectorUnit vectors = getVectorUnit(machine);
     CacheSizes caches = getCacheSizes(options.targetCpu == "host");
-    base = CPUAttr::get(module.getContext(), vectors.bits, vectors.registers,
-                        caches.first, caches.second);
+    base = CPUAttr::get(
+        module.getContext(), vectors.bits, vectors.registers, caches.first,
+        caches.second, vectors.hasBF16Dots ? PairDots::Native : PairDots::None);
   }
   auto get = [](const cl::opt<int64_t> &option, int64_t otherwise) {
     return option.getNumOccurrences() ? option.getValue() : otherwise;
@@ -38,9 +39,16 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
       get(options.vectorBits, base.getVectorBits()),
       get(options.numRegisters, base.getNumRegisters()),
       get(options.l1Bytes, base.getL1Bytes()),
-      get(options.l2Bytes, base.getL2Bytes()));
+      get(options.l2Bytes, base.getL2Bytes()),
+      options.emulateInstructions ? PairDots::Emulated : base.getBf16Dots());
   if (!target)
     return createStringError("expected a target, but got the errors above");
+  if (target.getBf16Dots() == PairDots::Native &&
+      !getVectorUnit(machine).hasBF16Dots)
+    return createStringError(
+        "expected --target-cpu to be a processor with AVX512_BF16 for a step "
+        "with bf16_dots = native, but got '" +
+        options.targetCpu + "'");
   return target;
 }
 
@@ -89,7 +97,7 @@ Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,
   SmallVector<const cl::Option *> absent;
   if (*target)
     absent.append({&options.vectorBits, &options.numRegisters, &options.l1Bytes,
-                   &options.l2Bytes});
+                   &options.l2Bytes, &options.emulateInstructions});
   else if (!(target = getCPU(module, dyn_cast_or_null<CPUAttr>(own), options,
                              machine)))
     return target;

@@ -7,12 +7,24 @@
 
 include "bsr/Dialect/BSRDialect.td"
 include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
 
 // The processor of a module that names none: AVX2.
 defvar vectorBits = "256";
 defvar numRegisters = "16";
 defvar l1Bytes = "32 * 1024";
 defvar l2Bytes = "512 * 1024";
+
+def BSR_PairDots : I32EnumAttr<"PairDots", "how products of pairs of bf16 are computed", [
+  I32EnumAttrCase<"None", 0, "none">,
+  I32EnumAttrCase<"Native", 1, "native">,
+  I32EnumAttrCase<"Emulated", 2, "emulated">]> {
+  let cppNamespace = "::mlir::bsr";
+}
+
+def BSR_PairDotsParameter : EnumParameter<BSR_PairDots> {
+  let defaultValue = "::mlir::bsr::PairDots::None";
+}
 
 def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
   let mnemonic = "cpu";
@@ -22,6 +34,13 @@ def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
     from 64 to 4096; the number of vector registers, 8 to 256; the bytes of the
     first- and of the second-level cache of a core, 4 KiB to 16 MiB. A width that the
     processor does not have is correct: LLVM takes vectors apart.
+
+    `bf16_dots` says how products of bf16 are summed up. With `none` they are converted to
+    f32 and multiplied there. With `native` a lane of f32 adds up pairs of neighbouring
+    bf16 by one instruction, `vdpbf16ps` of AVX512_BF16; the processor has to have it, and
+    subnormal numbers are zeros in it. With `emulated` the same kernels run everywhere:
+    `bsr-emulate-dots` replaces each such instruction by plain vectors of the same
+    roundings. A width below 128 bits has no pairs.
 
     `bsr.target` on a module holds it, as `bsr-set-target` or `sparse-compile` put it
     there. A module without one is for `#bsr.cpu`.
@@ -33,16 +52,18 @@ def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
     ```
 
     ```mlir
-    #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>
+    #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152, bf16_dots = native>
     ```
   }];
   let parameters = (ins DefaultValuedParameter<"int64_t", vectorBits>:$vector_bits,
                         DefaultValuedParameter<"int64_t", numRegisters>:$num_registers,
                         DefaultValuedParameter<"int64_t", l1Bytes>:$l1_bytes,
-                        DefaultValuedParameter<"int64_t", l2Bytes>:$l2_bytes);
+                        DefaultValuedParameter<"int64_t", l2Bytes>:$l2_bytes,
+                        BSR_PairDotsParameter:$bf16_dots);
   let builders = [
     AttrBuilder<(ins), !strconcat("return $_get($_ctxt, ", vectorBits, ", ", numRegisters,
-                                  ", ", l1Bytes, ", ", l2Bytes, ");")>,
+                                  ", ", l1Bytes, ", ", l2Bytes,
+                                  ", ::mlir::bsr::PairDots::None);")>,
   ];
   let assemblyFormat = "(`<` struct(params)^ `>`)?";
   let genVerifyDecl = 1;

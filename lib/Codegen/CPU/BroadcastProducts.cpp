@@ -21,8 +21,10 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
     : e(e), c(c), output(output), epilogue(epilogue), summands(c.reduced) {
   for (unsigned dim : c.outer)
     (c.isIn(1 - c.vectors, dim) ? batch : columns).push_back(dim);
+  hasPairs = e.target.hasPairDots && c.isProductOfBF16();
   int64_t total = c.getSize(summands);
-  int64_t fitting = e.target.streamedBytes() / (4 * e.target.panel());
+  int64_t fitting =
+      e.target.streamedBytes() / ((hasPairs ? 2 : 4) * e.target.panel());
   hasKBlocks = total > 2 * fitting;
   if (hasKBlocks) {
     unsigned longest = summands.front();
@@ -35,7 +37,9 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
     summands.push_back(longest);
   }
   int64_t extent = c.ranges[summands.back()];
-  unroll = getDivisor(extent, unrollFactor);
+  hasPairs &= extent % 2 == 0;
+  unroll = hasPairs ? 2 * getDivisor(extent / 2, unrollFactor / 2)
+                    : getDivisor(extent, unrollFactor);
   length = extent;
   if (hasKBlocks) {
     length = std::max<int64_t>(1, fitting * extent / total);
@@ -62,6 +66,17 @@ Index BroadcastProduct::getInner(ArrayRef<Index> at) {
   for (unsigned dim : c.inner)
     number = e.multiplyAdd(number, c.ranges[dim], at[dim]);
   return number;
+}
+
+/// Where what `row` of a tile has at `summand` is packed; `tile` is the place
+/// of the tile. Pairs of summands lie side by side.
+SmallVector<Index> BroadcastProduct::getRowPlace(ArrayRef<Index> tile,
+                                                 Index summand, int64_t row) {
+  SmallVector<Index> place(tile);
+  place.append({summand, Index::constant(row)});
+  if (hasPairs)
+    std::swap(place[place.size() - 1], place[place.size() - 2]);
+  return place;
 }
 
 /// The point `at` of the parallel loops, at `steps` of `kBlock`.
@@ -105,7 +120,7 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const KBlock &kBlock,
              SmallVector<Index> point = getPoint(at, steps, kBlock);
              if (!isSquare) {
                Value x = e.convert(e.read(getVectors(), applyMap(map, point)),
-                                   c.getFactorType(c.vectors));
+                                   getPackedType(c.vectors));
                e.store(x, memory, getPlace(steps));
                return SmallVector<Value>();
              }
@@ -122,7 +137,7 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const KBlock &kBlock,
                  point[c.lanes] = first.plus(col + i);
                  columns.push_back(
                      e.convert(e.read(getVectors(), applyMap(map, point)),
-                               c.getFactorType(c.vectors)));
+                               getPackedType(c.vectors)));
                }
                for (auto [i, vector] : llvm::enumerate(e.transpose(columns))) {
                  steps.back() = Index::of(step).plus(i);
@@ -149,11 +164,12 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const KBlock &kBlock,
       buffer && cast<MemRefType>(buffer.getType()).getRank() !=
                     cast<RankedTensorType>(getRows().getType()).getRank();
   // Vectors along the rows of a tile, or along summands, or no vectors.
-  bool alongRows = c.row && size > 1 && !isCut && c.isLast(operand, *c.row);
+  bool alongRows =
+      c.row && size > 1 && !isCut && !hasPairs && c.isLast(operand, *c.row);
   bool alongSummands =
       !alongRows && size <= lanes && c.isLast(operand, summands.back()) &&
       c.ranges[summands.back()] % lanes == 0 && length % lanes == 0;
-  Type type = c.getFactorType(operand);
+  Type type = getPackedType(operand);
   forPoints(e, c, c.inner, at, [&](ArrayRef<Index> at) {
     Index inner = getInner(at);
     e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
@@ -161,55 +177,59 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const KBlock &kBlock,
       SmallVector<int64_t> extents =
           c.getExtents(ArrayRef(summands).drop_back());
       e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
-        e.loop(e.constant(0), kBlock.count, alongSummands ? lanes : 1, {},
-               [&](Value step, ValueRange) {
-                 SmallVector<Index> steps(outer);
-                 steps.push_back(Index::of(step));
-                 SmallVector<Index> point = getPoint(at, steps, kBlock);
-                 auto read = [&](int64_t row) {
-                   if (c.row)
-                     point[*c.row] = first.plus(row);
-                   return e.convert(e.read(getRows(), applyMap(map, point)),
-                                    type);
-                 };
-                 auto store = [&](Value value, int64_t step, int64_t row) {
-                   SmallVector<Index> place{inner, Index::of(tile),
-                                            getNumber(steps).plus(step),
-                                            Index::constant(row)};
-                   place.back().lanes = isa<VectorType>(value.getType());
-                   e.store(value, rows.packed, place);
-                 };
-                 if (alongRows) {
-                   llvm::SaveAndRestore width(e.width, size);
-                   point[*c.row] = first;
-                   point[*c.row].lanes = true;
-                   Value value = e.read(getRows(), applyMap(map, point));
-                   store(e.broadcast(e.convert(value, type)), 0, 0);
-                 } else if (alongSummands) {
-                   llvm::SaveAndRestore width(e.width, lanes);
-                   Index &last = point[summands.back()];
-                   last.lanes = lanes > 1;
-                   last.align = lanes;
-                   SmallVector<Value> vectors;
-                   for (int64_t row = 0; row != size; ++row)
-                     vectors.push_back(e.broadcast(read(row)));
-                   vectors.append(lanes - size,
-                                  e.broadcast(arith::ConstantOp::create(
-                                      e.b, e.loc, e.b.getZeroAttr(type))));
-                   SmallVector<Value> columns = e.transpose(vectors);
-                   llvm::SaveAndRestore column(e.width, size);
-                   for (auto [number, column] : llvm::enumerate(columns)) {
-                     if (size != lanes)
-                       column = vector::ExtractStridedSliceOp::create(
-                           e.b, e.loc, column, 0, size, 1);
-                     store(column, number, 0);
-                   }
-                 } else {
-                   for (int64_t row = 0; row != size; ++row)
-                     store(read(row), 0, row);
-                 }
-                 return SmallVector<Value>();
-               });
+        e.loop(
+            e.constant(0), kBlock.count, alongSummands ? lanes : 1, {},
+            [&](Value step, ValueRange) {
+              SmallVector<Index> steps(outer);
+              steps.push_back(Index::of(step));
+              SmallVector<Index> point = getPoint(at, steps, kBlock);
+              auto read = [&](int64_t row) {
+                if (c.row)
+                  point[*c.row] = first.plus(row);
+                return e.convert(e.read(getRows(), applyMap(map, point)), type);
+              };
+              auto store = [&](Value value, int64_t step, int64_t row) {
+                SmallVector<Index> place = getRowPlace(
+                    {inner, Index::of(tile)}, getNumber(steps).plus(step), row);
+                place.back().lanes = isa<VectorType>(value.getType());
+                e.store(value, rows.packed, place);
+              };
+              if (alongRows) {
+                llvm::SaveAndRestore width(e.width, size);
+                point[*c.row] = first;
+                point[*c.row].lanes = true;
+                Value value = e.read(getRows(), applyMap(map, point));
+                store(e.broadcast(e.convert(value, type)), 0, 0);
+              } else if (alongSummands) {
+                llvm::SaveAndRestore width(e.width, lanes);
+                Index &last = point[summands.back()];
+                last.lanes = lanes > 1;
+                last.align = lanes;
+                SmallVector<Value> vectors;
+                for (int64_t row = 0; row != size; ++row)
+                  vectors.push_back(e.broadcast(read(row)));
+                vectors.append(lanes - size,
+                               e.broadcast(arith::ConstantOp::create(
+                                   e.b, e.loc, e.b.getZeroAttr(type))));
+                if (hasPairs) {
+                  for (int64_t row = 0; row != size; ++row)
+                    store(vectors[row], 0, row);
+                  return SmallVector<Value>();
+                }
+                SmallVector<Value> columns = e.transpose(vectors);
+                llvm::SaveAndRestore column(e.width, size);
+                for (auto [number, column] : llvm::enumerate(columns)) {
+                  if (size != lanes)
+                    column = vector::ExtractStridedSliceOp::create(
+                        e.b, e.loc, column, 0, size, 1);
+                  store(column, number, 0);
+                }
+              } else {
+                for (int64_t row = 0; row != size; ++row)
+                  store(read(row), 0, row);
+              }
+              return SmallVector<Value>();
+            });
         return SmallVector<Value>();
       });
       return SmallVector<Value>();
@@ -232,7 +252,7 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
     if (kBlock.isFirst)
       init = arith::SelectOp::create(e.b, e.loc, kBlock.isFirst, init,
                                      e.load(output, c.getPlace(point)));
-    sums.push_back(init);
+    sums.push_back(usesPairs() ? inOrderOfZip(e, init) : init);
   }
   auto addSummand = [&](ArrayRef<Index> steps, MutableArrayRef<Value> sums) {
     Index summand = getNumber(steps);
@@ -248,12 +268,44 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
         e.remember(getVectors(), entry, e.load(vectors, place));
       }
       if (rows.packed) {
-        SmallVector<Index> place(packed);
-        place.append({summand, Index::constant(number)});
+        SmallVector<Index> place = getRowPlace(packed, summand, number);
         SmallVector<Index> entry = applyMap(getRowMap(), loops);
         e.remember(getRows(), entry, e.load(rows.packed, place));
       }
       sums[number] = e.broadcast(e.evaluate(c.op, loops, sums[number]).front());
+    }
+  };
+  // A summand and the next one, of bf16.
+  auto addPair = [&](ArrayRef<Index> steps, MutableArrayRef<Value> sums) {
+    Index summand = getNumber(steps);
+    SmallVector<Index> first = getPoint(at, steps, kBlock);
+    auto readVectors = [&](int64_t number) {
+      if (vectors) {
+        SmallVector<Index> place{summand.plus(number), Index::constant(0)};
+        place.back().lanes = e.width > 1;
+        return e.load(vectors, place);
+      }
+      SmallVector<Index> loops(first);
+      loops[summands.back()] = loops[summands.back()].plus(number);
+      return e.read(getVectors(), applyMap(getVectorMap(), loops));
+    };
+    SmallVector<Value> xs = zip(e, readVectors(0), readVectors(1));
+    for (auto [number, point] : llvm::enumerate(points)) {
+      SmallVector<Index> loops(point);
+      for (unsigned dim : summands)
+        loops[dim] = first[dim];
+      llvm::SaveAndRestore width(e.width, int64_t{2});
+      Value pair;
+      if (rows.packed) {
+        SmallVector<Index> place = getRowPlace(packed, summand, number);
+        place.back().lanes = true;
+        pair = e.load(rows.packed, place);
+      } else {
+        Index &last = loops[summands.back()];
+        last.lanes = true;
+        pair = e.read(getRows(), applyMap(getRowMap(), loops));
+      }
+      sums[number] = addPairs(e, xs, pair, sums[number]);
     }
   };
   SmallVector<int64_t> extents = c.getExtents(ArrayRef(summands).drop_back());
@@ -263,15 +315,19 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
                     SmallVector<Value> next(carried);
                     SmallVector<Index> steps(outer);
                     steps.push_back(Index::of(iv));
-                    for (int64_t i = 0; i != unroll; ++i) {
-                      addSummand(steps, next);
-                      steps.back() = steps.back().plus(1);
+                    int64_t together = usesPairs() ? 2 : 1;
+                    for (int64_t i = 0; i != unroll; i += together) {
+                      if (usesPairs())
+                        addPair(steps, next);
+                      else
+                        addSummand(steps, next);
+                      steps.back() = steps.back().plus(together);
                     }
                     return next;
                   });
   });
   for (auto [sum, point] : llvm::zip_equal(sums, points))
-    e.store(sum, output, c.getPlace(point));
+    e.store(usesPairs() ? unzip(e, sum) : sum, output, c.getPlace(point));
 }
 
 /// Emits the epilogue of the sums of a tile at `at`, if `kBlock` is the last;
@@ -378,15 +434,18 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
       Value packed;
       if (division.packsRows)
         packed = e.allocate(
-            {c.getSize(c.inner), tiles.count, numSummands, tiles.size},
-            c.getFactorType(1 - c.vectors));
+            hasPairs ? ArrayRef<int64_t>{c.getSize(c.inner), tiles.count,
+                                         tiles.size, numSummands}
+                     : ArrayRef<int64_t>{c.getSize(c.inner), tiles.count,
+                                         numSummands, tiles.size},
+            getPackedType(1 - c.vectors));
       Index first =
           e.multiplyAdd(block, division.height, Index::constant(tiles.base));
       item.rows.push_back({tiles, first, count, packed});
     }
     if (division.packsVectors)
-      item.vectors = e.allocate({numSummands, e.target.panel()},
-                                c.getFactorType(c.vectors));
+      item.vectors =
+          e.allocate({numSummands, e.target.panel()}, getPackedType(c.vectors));
     Value extent = e.constant(c.ranges[summands.back()]);
     if (!hasKBlocks)
       return emitKBlock(item, parts, lanes,

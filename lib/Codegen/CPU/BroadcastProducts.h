@@ -7,6 +7,7 @@
 #define BSR_LIB_CODEGEN_CPU_BROADCASTPRODUCTS_H
 
 #include "Contractions.h"
+#include "PairProducts.h"
 
 namespace mlir::bsr {
 
@@ -52,8 +53,8 @@ private:
     Tiles tiles;
     Index first;
     Value count;
-    /// [inner, tiles, summands, rows of a tile], or null if rows are read where
-    /// they lie.
+    /// [inner, tiles, summands, rows of a tile], of pairs [inner, tiles, rows
+    /// of a tile, summands], or null if rows are read where they lie.
     Value packed;
   };
   /// A work item.
@@ -95,7 +96,15 @@ private:
   AffineMap getVectorMap() const { return c.maps[c.vectors]; }
   AffineMap getRowMap() const { return c.maps[1 - c.vectors]; }
 
+  /// The type that elements of `operand` are packed in.
+  Type getPackedType(unsigned operand) const {
+    return hasPairs ? e.b.getBF16Type() : c.getFactorType(operand);
+  }
+  bool usesPairs() const { return hasPairs && canZip(e.target, e.width); }
+
   bool isScattered();
+  SmallVector<Index> getRowPlace(ArrayRef<Index> tile, Index summand,
+                                 int64_t row);
   Index getNumber(ArrayRef<Index> steps);
   Index getInner(ArrayRef<Index> at);
   SmallVector<Index> getPoint(ArrayRef<Index> at, ArrayRef<Index> steps,
@@ -112,6 +121,8 @@ private:
   SmallVector<unsigned> summands;
   int64_t length;
   bool hasKBlocks;
+  /// Summands are multiplied in pairs, where lanes allow it.
+  bool hasPairs;
   int64_t numSummands, unroll;
 };
 

@@ -15,7 +15,9 @@ using namespace mlir::bsr;
 
 bsr::CPUTarget::CPUTarget(CPUAttr attr)
     : lanes(attr.getVectorBits() / 32), count(attr.getNumRegisters()),
-      firstCache(attr.getL1Bytes()), secondCache(attr.getL2Bytes()) {}
+      firstCache(attr.getL1Bytes()), secondCache(attr.getL2Bytes()),
+      hasPairDots(attr.getBf16Dots() != PairDots::None && lanes >= 4 &&
+                  lanes <= 16) {}
 
 CPUTarget bsr::getCPUTarget(Operation *op) {
   return CPUTarget(cast<CPUAttr>(getTarget(op)));

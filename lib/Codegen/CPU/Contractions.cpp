@@ -36,6 +36,27 @@ Type Contraction::getFactorType(unsigned operand) const {
   return widened ? widened.getType() : element.getType();
 }
 
+bool Contraction::isProductOfBF16() const {
+  Block *body = op.getBody();
+  auto isFactor = [&](Value value, unsigned operand) {
+    auto widened = value.getDefiningOp<arith::ExtFOp>();
+    return widened && widened.getIn() == body->getArgument(operand) &&
+           widened.getIn().getType().isBF16() && widened.getType().isF32();
+  };
+  auto sum =
+      body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!sum)
+    return false;
+  bool isLeft = sum.getLhs() == body->getArgument(2);
+  if (!isLeft && sum.getRhs() != body->getArgument(2))
+    return false;
+  auto product =
+      (isLeft ? sum.getRhs() : sum.getLhs()).getDefiningOp<arith::MulFOp>();
+  return product &&
+         ((isFactor(product.getLhs(), 0) && isFactor(product.getRhs(), 1)) ||
+          (isFactor(product.getLhs(), 1) && isFactor(product.getRhs(), 0)));
+}
+
 std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
   if (op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
       op.getNumReductionLoops() == 0 || !isSum(op))

@@ -38,6 +38,8 @@ struct Contraction {
   /// The type that elements of `operand` are multiplied in: wider than its own
   /// if the body widens them first.
   Type getFactorType(unsigned operand) const;
+  /// True if the body adds up products of bf16 in f32, and does nothing else.
+  bool isProductOfBF16() const;
   bool isWidened(unsigned operand) const {
     return getFactorType(operand) !=
            getElementTypeOrSelf(op->getOperand(operand).getType());

@@ -6,8 +6,10 @@
 #include "bsr/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -52,6 +54,17 @@ static Value createConstant(OpBuilder &b, Location loc, Type type,
   if (auto vector = dyn_cast<VectorType>(type))
     attr = DenseElementsAttr::get(vector, attr);
   return arith::ConstantOp::create(b, loc, attr);
+}
+
+/// The instruction that multiplies pairs of bf16 takes these as they are.
+static void restoreOperands(x86vector::DotBF16Op op) {
+  OpBuilder b(op);
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto type = cast<VectorType>(operand.get().getType());
+    if (type.getElementType().isInteger(16))
+      operand.set(LLVM::BitcastOp::create(
+          b, op.getLoc(), type.clone(b.getBF16Type()), operand.get()));
+  }
 }
 
 namespace {
@@ -146,6 +159,7 @@ struct ExpandBF16 : bsr::impl::BSRExpandBF16Base<ExpandBF16> {
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
     replaceTypes(getOperation());
+    getOperation()->walk(restoreOperands);
     // What copied bits from one type to the other has nothing to do.
     getOperation()->walk([](arith::BitcastOp op) {
       if (op.getType() != op.getIn().getType())

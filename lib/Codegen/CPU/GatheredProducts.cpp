@@ -2,8 +2,11 @@
 //
 // Loop nests for bsr.spmm.
 
+#include "PairProducts.h"
 #include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
@@ -18,7 +21,8 @@ namespace {
 /// How a kernel goes through a product: lines of blocks, tiles of a line, and
 /// k-blocks, each as many stored blocks as the first-level cache holds.
 struct Schedule {
-  Schedule(SpMMOp op, CPUTarget target);
+  /// `isInMemory`: the values of `op` are, and not computed from others.
+  Schedule(SpMMOp op, CPUTarget target, bool isInMemory);
 
   PatternType pattern;
   View walked;
@@ -42,6 +46,9 @@ struct Schedule {
   int64_t blocks;
   /// Values are converted before they are multiplied; sums are rounded.
   bool isWidened, isRounded;
+  /// Features are multiplied in pairs, where lanes allow it; pairs of values
+  /// that do not lie side by side in a block are packed first.
+  bool hasPairs, isPacked;
 };
 
 /// Gathers: a work item is a row of register tiles of lanes of one token slice,
@@ -53,8 +60,9 @@ class SpMMEmitter : Schedule {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Epilogue epilogue)
-      : Schedule(op, e.target), e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
+      : Schedule(op, e.target, !!e.getBuffer(op.getValues())), e(e), op(op),
+        output(output), view(patterns.at({op.getPattern(), walked})),
+        epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()) {}
   void emit();
 
@@ -81,16 +89,34 @@ private:
   void forTiles(llvm::function_ref<void(const Tile &)> body);
   void emitTile(const Line &line, const Tile &tile, Value low, Value high,
                 ValueRange inits);
+  /// A block that the sums of a tile take in: its slot, its row of features,
+  /// and its number in `wide`.
+  struct Block {
+    Index slot, position, number;
+  };
   SmallVector<Value> emitBlock(const Line &line, const Tile &tile, Value low,
                                Value block, ValueRange sums);
+  Value readX(const Line &line, const Block &block, Index feature, Index lane);
+  void multiply(const Line &line, const Tile &tile, const Block &block,
+                Index feature, MutableArrayRef<Value> sums);
+  void multiplyPair(const Line &line, const Tile &tile, const Block &block,
+                    Index feature, MutableArrayRef<Value> sums);
   SmallVector<Value> getStart(const Line &line, const Tile &tile);
-  void widen(Value from, Value to);
+  void prepare(Value from, Value to);
+  void copy(Index slot, Index number);
+  void pack(Index slot, Index number);
   void roundSums(const Line &line);
   void emitEpilogue(const Line &line, Index number);
 
   SmallVector<Index> getOutPlace(const Line &line, Index first, int64_t number);
   SmallVector<Index> getSumPlace(const Line &line, Index first, int64_t number);
+  Value readWeight(const Block &block, Index feature, Index output);
+  Value readPair(const Block &block, Index feature, Index output);
+  bool usesPairs() const { return hasPairs && canZip(e.target, e.width); }
+  /// Lanes of `sums` in the order of tokens.
+  Value inOrder(Value sums) { return usesPairs() ? unzip(e, sums) : sums; }
   Index getEntry(Index row, Index col);
+  Index getPacked(Index feature, Index output);
 
   Emitter &e;
   SpMMOp op;
@@ -99,13 +125,13 @@ private:
   Epilogue epilogue;
   Activations activations;
   /// For 16-bit floats, a work item converts the values of a k-block,
-  /// [blocks, entries], once for all tiles, and keeps the sums of a line,
-  /// [features, lanes], which it rounds once.
+  /// [blocks, entries], or packs them in pairs, once for all tiles, and keeps
+  /// the sums of a line, [features, lanes], which it rounds once.
   Value wide, total;
 };
 } // namespace
 
-Schedule::Schedule(SpMMOp op, CPUTarget target)
+Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory)
     : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
       lines(pattern.getNumLines(walked)),
       outBlock(pattern.getBlockExtent(walked)),
@@ -121,20 +147,28 @@ Schedule::Schedule(SpMMOp op, CPUTarget target)
       b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
   isWidened = sumType != op.getValues().getType().getElementType();
   isRounded = sumType != outType;
+  hasPairs = target.hasPairDots && inBlock % 2 == 0 && sumType.isF32() &&
+             op.getValues().getType().getElementType().isBF16() &&
+             op.getX().getType().getElementType().isBF16();
+  isPacked = hasPairs && !op.getTranspose();
+  if (hasPairs)
+    unroll = 2 * getDivisor(inBlock / 2, 2);
   if (tiles.front().count > 1) {
     auto [base, size, count] = tiles.front();
     tiles.front().count = 1;
     tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
   }
-  int64_t rows = 4 * inBlock * panels * panel;
+  int64_t element = hasPairs ? 2 : 4;
+  int64_t rows = element * inBlock * panels * panel;
   ahead = std::clamp<int64_t>(prefetchedBytes / rows, 1, maxAhead);
   // A line that is computed in one go leaves its sums in registers: what comes
   // from another k-block is read from memory. Only values that have to be
-  // converted, for all tiles at once, are worth that.
-  int64_t bytes = rows + 4 * inBlock * outBlock;
-  blocks = tiles.size() == 1 || !isWidened
-               ? 0
-               : std::max<int64_t>(1, target.streamedBytes() / bytes);
+  // converted or packed, for all tiles at once, are worth that.
+  bool isPrepared =
+      isPacked || (isWidened && tiles.size() > 1 && !(hasPairs && isInMemory));
+  int64_t bytes = rows + element * inBlock * outBlock;
+  blocks =
+      isPrepared ? std::max<int64_t>(1, target.streamedBytes() / bytes) : 0;
 }
 
 /// The place of sum `number` of a tile from feature `first` of `line` on.
@@ -153,7 +187,8 @@ SmallVector<Index> SpMMEmitter::getSumPlace(const Line &line, Index first,
     return getOutPlace(line, first, number);
   Index lane = Index::constant(0);
   lane.lanes = e.width > 1;
-  return {first.plus(number), lane};
+  Index sum = e.multiplyAdd(first, line.lanes.size(), Index::constant(number));
+  return {sum, lane};
 }
 
 /// Entry (row, col) of a block in `wide`.
@@ -163,38 +198,139 @@ Index SpMMEmitter::getEntry(Index row, Index col) {
   return entry;
 }
 
-/// Converts the values of a k-block.
-void SpMMEmitter::widen(Value from, Value to) {
+/// The place in `wide` of a pair of values that is packed: that of `feature`,
+/// which is even, and the next one, output by output.
+Index SpMMEmitter::getPacked(Index feature, Index output) {
+  return e.multiplyAdd(feature, outBlock,
+                       e.multiplyAdd(output, 2, Index::constant(0)));
+}
+
+/// What multiplies `feature` of a block in the sums of `output`.
+Value SpMMEmitter::readWeight(const Block &block, Index feature, Index output) {
+  if (isPacked) {
+    auto [pair, within] = e.split(feature, 2);
+    Index even = e.multiplyAdd(pair, 2, Index::constant(0));
+    return e.load(wide, {block.number,
+                         e.multiplyAdd(getPacked(even, output), 1, within)});
+  }
+  Index row = feature, col = output;
+  if (op.getTranspose())
+    std::swap(row, col);
+  return wide ? e.load(wide, {block.number, getEntry(row, col)})
+              : e.read(op.getValues(), {block.slot, row, col});
+}
+
+/// What multiplies `feature`, which is even, and the next one.
+Value SpMMEmitter::readPair(const Block &block, Index feature, Index output) {
+  llvm::SaveAndRestore width(e.width, int64_t{2});
+  Index place = isPacked ? getPacked(feature, output)
+                : wide   ? getEntry(output, feature)
+                         : feature;
+  place.lanes = true;
+  return wide ? e.load(wide, {block.number, place})
+              : e.read(op.getValues(), {block.slot, output, place});
+}
+
+/// Converts or packs the values of a k-block.
+void SpMMEmitter::prepare(Value from, Value to) {
   e.loop(from, to, 1, {}, [&](Value block, ValueRange) {
     Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
     Index number = Index::of(arith::SubIOp::create(e.b, e.loc, block, from));
-    e.loop(pattern.getBlockRows(), {}, [&](Index row, ValueRange) {
-      e.forLanes(e.constant(0), pattern.getBlockCols(), e.target.lanes,
-                 [&](Index col) {
-                   Value value = e.read(op.getValues(), {slot, row, col});
-                   value = e.convert(value, sumType);
-                   e.store(value, wide, {number, getEntry(row, col)});
-                 });
-      return SmallVector<Value>();
+    isPacked ? pack(slot, number) : copy(slot, number);
+    return SmallVector<Value>();
+  });
+}
+
+/// Values as they lie in a block, in the type that products take.
+void SpMMEmitter::copy(Index slot, Index number) {
+  Type type = getElementTypeOrSelf(wide.getType());
+  e.loop(pattern.getBlockRows(), {}, [&](Index row, ValueRange) {
+    e.forLanes(
+        e.constant(0), pattern.getBlockCols(), e.target.lanes, [&](Index col) {
+          Value value = e.read(op.getValues(), {slot, row, col});
+          e.store(e.convert(value, type), wide, {number, getEntry(row, col)});
+        });
+    return SmallVector<Value>();
+  });
+}
+
+/// Values of two rows of a block, side by side for each output.
+void SpMMEmitter::pack(Index slot, Index number) {
+  e.loop(inBlock / 2, {}, [&](Index pair, ValueRange) {
+    e.forLanes(e.constant(0), outBlock, e.target.lanes, [&](Index output) {
+      Index even = e.multiplyAdd(pair, 2, Index::constant(0));
+      auto read = [&](Index feature) {
+        Value value = e.read(op.getValues(), {slot, feature, output});
+        return e.width == 1 ? vector::BroadcastOp::create(
+                                  e.b, e.loc,
+                                  VectorType::get({1}, value.getType()), value)
+                                  .getResult()
+                            : value;
+      };
+      Value low = read(even), high = read(even.plus(1));
+      Value both = vector::InterleaveOp::create(e.b, e.loc, low, high);
+      Index place = getPacked(even, output.scalar());
+      place.lanes = true;
+      llvm::SaveAndRestore width(e.width, 2 * e.width);
+      e.store(both, wide, {number, place});
     });
     return SmallVector<Value>();
   });
 }
 
-/// One block of a tile: a feature that it reads after the other.
+Value SpMMEmitter::readX(const Line &line, const Block &block, Index feature,
+                         Index lane) {
+  return e.read(op.getX(),
+                activations.at(line.leading,
+                               e.multiplyAdd(block.position, inBlock, feature),
+                               lane));
+}
+
+/// Adds what `feature` of a block contributes to `sums`.
+void SpMMEmitter::multiply(const Line &line, const Tile &tile,
+                           const Block &block, Index feature,
+                           MutableArrayRef<Value> sums) {
+  SmallVector<Value> xs;
+  for (Index lane : line.lanes)
+    xs.push_back(readX(line, block, feature, lane));
+  for (int64_t row = 0; row != tile.rows; ++row) {
+    Value w = readWeight(block, feature, tile.first.plus(row));
+    for (auto [vector, x] : llvm::enumerate(xs)) {
+      Value &sum = sums[row * line.lanes.size() + vector];
+      sum = multiplyAdd(e, w, x, sum);
+    }
+  }
+}
+
+/// Adds what `feature` of a block, which is even, and the next one contribute.
+void SpMMEmitter::multiplyPair(const Line &line, const Tile &tile,
+                               const Block &block, Index feature,
+                               MutableArrayRef<Value> sums) {
+  SmallVector<SmallVector<Value>> xs;
+  for (Index lane : line.lanes)
+    xs.push_back(zip(e, readX(line, block, feature, lane),
+                     readX(line, block, feature.plus(1), lane)));
+  for (int64_t row = 0; row != tile.rows; ++row) {
+    Value pair = readPair(block, feature, tile.first.plus(row));
+    for (auto [vector, x] : llvm::enumerate(xs)) {
+      Value &sum = sums[row * line.lanes.size() + vector];
+      sum = addPairs(e, x, pair, sum);
+    }
+  }
+}
+
+/// One block of a tile: a feature that it reads, or a pair, after the other.
 SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
-                                          Value low, Value block,
+                                          Value low, Value number,
                                           ValueRange outer) {
-  auto getPlace = [&](Index feature, Index lane) {
-    return activations.at(line.leading, feature, lane);
-  };
-  Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
-  Index position = Index::of(loadIndex(e, view.idx, Index::of(block)));
-  Index nextSlot, nextPosition, number;
+  Block block;
+  block.slot = Index::of(loadIndex(e, view.slot, Index::of(number)));
+  block.position = Index::of(loadIndex(e, view.idx, Index::of(number)));
+  Index nextSlot, nextPosition;
   if (wide)
-    number = Index::of(arith::SubIOp::create(e.b, e.loc, block, low));
+    block.number = Index::of(arith::SubIOp::create(e.b, e.loc, number, low));
   if (tile.prefetches) {
-    Index next = getNextBlock(e, block, pattern, ahead);
+    Index next = getNextBlock(e, number, pattern, ahead);
     nextSlot = Index::of(loadIndex(e, view.slot, next));
     nextPosition = Index::of(loadIndex(e, view.idx, next));
   }
@@ -206,30 +342,22 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
                  {nextSlot, Index::constant(0),
                   e.multiplyAdd(from, outBlock, Index::constant(0))},
                  unroll * outBlock);
-    for (int64_t i = 0; i != unroll; ++i) {
+    int64_t together = usesPairs() ? 2 : 1;
+    for (int64_t i = 0; i != unroll; i += together) {
       Index k = from.plus(i);
-      SmallVector<Value> xs;
-      for (Index lane : line.lanes)
-        xs.push_back(e.read(
-            op.getX(), getPlace(e.multiplyAdd(position, inBlock, k), lane)));
-      if (tile.prefetches) {
-        for (Index lane : line.lanes)
-          e.prefetch(
-              op.getX(),
-              getPlace(e.multiplyAdd(nextPosition, inBlock, k), lane.scalar()),
-              e.width);
-      }
-      for (int64_t row = 0; row != tile.rows; ++row) {
-        SmallVector<Index> entry{slot, k, tile.first.plus(row)};
-        if (op.getTranspose())
-          std::swap(entry[1], entry[2]);
-        Value w = wide ? e.load(wide, {number, getEntry(entry[1], entry[2])})
-                       : e.read(op.getValues(), entry);
-        for (auto [vector, x] : llvm::enumerate(xs)) {
-          Value &sum = sums[row * line.lanes.size() + vector];
-          sum = multiplyAdd(e, w, x, sum);
-        }
-      }
+      if (tile.prefetches)
+        for (int64_t next : llvm::seq(together))
+          for (Index lane : line.lanes)
+            e.prefetch(op.getX(),
+                       activations.at(
+                           line.leading,
+                           e.multiplyAdd(nextPosition, inBlock, k.plus(next)),
+                           lane.scalar()),
+                       e.width);
+      if (together == 2)
+        multiplyPair(line, tile, block, k, sums);
+      else
+        multiply(line, tile, block, k, sums);
     }
     return sums;
   });
@@ -247,7 +375,7 @@ void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
       e.store(sum, total, getSumPlace(line, tile.first, number));
       continue;
     }
-    Value rounded = e.convert(sum, outType);
+    Value rounded = e.convert(inOrder(sum), outType);
     e.store(rounded, output, getOutPlace(line, tile.first, number));
   }
 }
@@ -282,7 +410,7 @@ void SpMMEmitter::emitKBlock(const Line &line, Value low, Value from,
   Value isFirst =
       arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, from, low);
   if (wide)
-    widen(from, to);
+    prepare(from, to);
   forTiles([&](const Tile &tile) {
     SmallVector<Value> inits;
     for (auto [number, start] : llvm::enumerate(getStart(line, tile)))
@@ -296,8 +424,10 @@ void SpMMEmitter::emitKBlock(const Line &line, Value low, Value from,
 
 void SpMMEmitter::roundSums(const Line &line) {
   e.loop(outBlock, {}, [&](Index row, ValueRange) {
-    Value sum = e.convert(e.load(total, getSumPlace(line, row, 0)), outType);
-    e.store(sum, output, getOutPlace(line, row, 0));
+    for (int64_t number : llvm::seq(line.lanes.size())) {
+      Value sum = inOrder(e.load(total, getSumPlace(line, row, number)));
+      e.store(e.convert(sum, outType), output, getOutPlace(line, row, number));
+    }
     return SmallVector<Value>();
   });
 }
@@ -342,10 +472,11 @@ void SpMMEmitter::emitItems(
   int64_t parts = getParts(lines, others);
   extents.append({tiles, parts});
   e.forall(extents, [&](ArrayRef<Index> at) {
-    if (blocks && isWidened)
-      wide = e.allocate({blocks, inBlock * outBlock}, sumType);
-    if (blocks && isRounded)
-      total = e.allocate({outBlock, panel}, sumType);
+    if (blocks)
+      wide = e.allocate({blocks, inBlock * outBlock},
+                        hasPairs ? e.b.getBF16Type() : sumType);
+    if (blocks && (isRounded || hasPairs))
+      total = e.allocate({outBlock * panels, panel}, sumType);
     forLines(e, view, lines, parts, at.back(), [&](Index line) {
       forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {
         emitLine({at.drop_back(2), line, lanes});

@@ -3,7 +3,9 @@
 // Sums over tokens of products of activations, vectors along tokens.
 
 #include "InnerProducts.h"
+#include "PairProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
@@ -36,8 +38,8 @@ void InnerProducts::start(const Round &round, Index first) {
           Value value = e.read(stationary,
                                tokens.activations.at(at.leading, feature,
                                                      asVector(at.lane, size)));
-          e.store(e.convert(value, sumType), strip,
-                  {Index::constant(number), asVector(at.number, size)});
+          e.store(e.convert(value, getElementTypeOrSelf(strip.getType())),
+                  strip, {Index::constant(number), asVector(at.number, size)});
         }
         return SmallVector<Value>();
       });
@@ -53,8 +55,11 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
   int64_t ways = std::max<int64_t>(1, CPUTarget::dotCols *
                                           e.target.tileVectors() / numSums);
   SmallVector<Value> totals;
-  for (const Tiles &run : getVectors(tokens.sliceLanes, e.target.lanes)) {
+  for (const Tiles &run :
+       getVectors(tokens.sliceLanes, e.target.lanes * (hasPairs ? 2 : 1))) {
     int64_t size = run.size, vectors = run.count;
+    // A lane of sums takes two tokens.
+    bool usesPairs = hasPairs && canZip(e.target, size / 2);
     // A panel in a row, its vectors summed up in turns.
     int64_t unroll =
         getDivisor(vectors, std::max(ways, e.target.panel() / size));
@@ -81,7 +86,8 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
         auto add = [&](int64_t i, int64_t j, Value x, Value y) {
           int64_t entry = isTransposed ? j * numRows + i : i * cols + j;
           Value &sum = next[entry * spread + step % spread];
-          sum = multiplyAdd(e, x, y, sum);
+          sum = usesPairs ? addNeighbours(e, x, y, sum)
+                          : multiplyAdd(e, x, y, sum);
         };
         // The shorter side stays in registers.
         SmallVector<Value> factors;
@@ -105,9 +111,13 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
       }
       return next;
     };
-    SmallVector<Value> sums =
-        tokens.forRuns(e, round, run.base, size * unroll, vectors / unroll,
-                       getZeros(e, sumType, numSums * spread), emitRun);
+    SmallVector<Value> zeros;
+    {
+      llvm::SaveAndRestore width(e.width, usesPairs ? size / 2 : size);
+      zeros = getZeros(e, sumType, numSums * spread);
+    }
+    SmallVector<Value> sums = tokens.forRuns(e, round, run.base, size * unroll,
+                                             vectors / unroll, zeros, emitRun);
     SmallVector<Value> merged;
     for (int64_t number = 0; number != numSums; ++number) {
       Value sum = sums[number * spread];

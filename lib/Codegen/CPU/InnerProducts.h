@@ -19,11 +19,14 @@ public:
   InnerProducts(Emitter &e, Value streamed, Value stationary,
                 const TokenRounds &tokens, int64_t features, Type sumType)
       : e(e), streamed(streamed), stationary(stationary), tokens(tokens),
-        features(features), sumType(sumType) {}
+        features(features), sumType(sumType),
+        hasPairs(e.target.hasPairDots && sumType.isF32() && isBF16(streamed) &&
+                 isBF16(stationary)) {}
 
   /// Makes memory for a round of a strip; without it, tiles read `stationary`.
   void allocateStrip() {
-    strip = e.allocate({features, tokens.size()}, sumType);
+    strip = e.allocate({features, tokens.size()},
+                       hasPairs ? e.b.getBF16Type() : sumType);
   }
   /// Begins with the strip of features from `first` on.
   void start(const Round &round, Index first);
@@ -37,11 +40,17 @@ public:
                               int64_t group);
 
 private:
+  static bool isBF16(Value tensor) {
+    return cast<ShapedType>(tensor.getType()).getElementType().isBF16();
+  }
+
   Emitter &e;
   Value streamed, stationary;
   const TokenRounds &tokens;
   int64_t features;
   Type sumType;
+  /// Tokens are multiplied in pairs, where lanes allow it.
+  bool hasPairs;
   Value strip;
   Index firstFeature;
 };

@@ -109,7 +109,11 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target)
   // strip holds.
   bool isRoundedOnce = sumType != outType;
   hasStrip = !isRoundedOnce && tokens.activations.tokens % lanes == 0;
-  isOuter = hasStrip && !isNarrow(op) && blockCols % lanes == 0;
+  // Tokens lie side by side: pairs of them need no strip.
+  bool hasPairs = target.hasPairDots && sumType.isF32() &&
+                  op.getA().getType().getElementType().isBF16() &&
+                  op.getB().getType().getElementType().isBF16();
+  isOuter = hasStrip && !hasPairs && !isNarrow(op) && blockCols % lanes == 0;
   int64_t tileCols = getDivisor(blockCols, CPUTarget::dotCols);
   if (isOuter)
     stripFeatures = OuterProducts::getCols(blockCols, target);

@@ -53,3 +53,13 @@ func.func @fma(%x: bf16) -> bf16 {
   %0 = math.fma %x, %x, %x : bf16
   return %0 : bf16
 }
+
+// An instruction that multiplies pairs of bf16 gets them back.
+// CHECK-LABEL: func @dot
+// CHECK-SAME:    %[[SUM:.*]]: vector<4xf32>, %[[A:.*]]: vector<8xi16>, %{{.*}}: vector<8xi16>
+// CHECK:         %[[BACK:.*]] = llvm.bitcast %[[A]] : vector<8xi16> to vector<8xbf16>
+// CHECK:         x86vector.avx512.dot %[[SUM]], %[[BACK]], %{{.*}} : vector<8xbf16> -> vector<4xf32>
+func.func @dot(%sum: vector<4xf32>, %a: vector<8xbf16>, %b: vector<8xbf16>) -> vector<4xf32> {
+  %y = x86vector.avx512.dot %sum, %a, %b : vector<8xbf16> -> vector<4xf32>
+  return %y : vector<4xf32>
+}

@@ -22,6 +22,9 @@ struct CPUTarget {
   int64_t count;
   /// Bytes of the first- and the second-level cache of a core.
   int64_t firstCache, secondCache;
+  /// Vectors add up products of pairs of neighbouring bf16 in lanes of f32
+  /// (`PairProducts.h`).
+  bool hasPairDots;
 
   /// Bytes of operands that a loop may sweep again and again from the
   /// first-level cache: half of it.

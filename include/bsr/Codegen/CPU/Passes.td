@@ -80,6 +80,55 @@ def BSRExpandI1 : Pass<"bsr-expand-i1", "ModuleOp"> {
   let dependentDialects = ["arith::ArithDialect"];
 }
 
+def BSREmulateDots : Pass<"bsr-emulate-dots", "ModuleOp"> {
+  let summary = "Replace products of pairs of bf16 by plain vectors";
+  let description = [{
+    Kernels for `#bsr.cpu<bf16_dots = ...>` add up products of pairs of bf16 by
+    `x86vector.avx512.dot`, an instruction that few processors have. Where the target says
+    `emulated`, each becomes arithmetic on f32 of the same layout and the same roundings
+    (Intel's Software Developer's Manual, VDPBF16PS): the products of the upper numbers
+    of pairs are added first, then those of the lower ones, each sum is rounded to nearest
+    even, and subnormal operands and results are zeros. So what surrounds the
+    instruction, from packing to the last token, runs in tests on every machine.
+
+    Before:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.cpu<bf16_dots = emulated>} {
+      func.func @f(%sum: vector<4xf32>, %a: vector<8xbf16>, %b: vector<8xbf16>) -> vector<4xf32> {
+        %y = x86vector.avx512.dot %sum, %a, %b : vector<8xbf16> -> vector<4xf32>
+        return %y : vector<4xf32>
+      }
+    }
+    ```
+
+    After, with what makes zeros of subnormal numbers left out:
+
+    ```mlir
+    func.func @f(%sum: vector<4xf32>, %a: vector<8xbf16>, %b: vector<8xbf16>) -> vector<4xf32> {
+      %upper = arith.constant dense<-65536> : vector<4xi32>
+      %c16 = arith.constant dense<16> : vector<4xi32>
+      %a_words = vector.bitcast %a : vector<8xbf16> to vector<4xi32>
+      %b_words = vector.bitcast %b : vector<8xbf16> to vector<4xi32>
+      %a_upper_bits = arith.andi %a_words, %upper : vector<4xi32>
+      %a_upper = vector.bitcast %a_upper_bits : vector<4xi32> to vector<4xf32>
+      %b_upper_bits = arith.andi %b_words, %upper : vector<4xi32>
+      %b_upper = vector.bitcast %b_upper_bits : vector<4xi32> to vector<4xf32>
+      %first = math.fma %a_upper, %b_upper, %sum : vector<4xf32>
+      %a_lower_bits = arith.shli %a_words, %c16 : vector<4xi32>
+      %a_lower = vector.bitcast %a_lower_bits : vector<4xi32> to vector<4xf32>
+      %b_lower_bits = arith.shli %b_words, %c16 : vector<4xi32>
+      %b_lower = vector.bitcast %b_lower_bits : vector<4xi32> to vector<4xf32>
+      %y = math.fma %a_lower, %b_lower, %first : vector<4xf32>
+      return %y : vector<4xf32>
+    }
+    ```
+  }];
+  let dependentDialects = [
+    "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
+  ];
+}
+
 def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
   let summary = "Make bf16 integers";
   let description = [{
@@ -89,7 +138,7 @@ def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
     to do with a bf16 but to move it: it becomes an i16, for LLVM takes vectors of
     bf16 apart where it selects between two. From and to f64 it goes by way of f32,
     and is rounded once. Arithmetic on bf16 must have been emulated in f32 before
-    (`arith-emulate-unsupported-floats`).
+    (`arith-emulate-unsupported-floats`); `x86vector.avx512.dot` gets its operands back as bf16.
 
     Before:
 
@@ -113,7 +162,8 @@ def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
     ```
   }];
   let dependentDialects = [
-    "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
+    "arith::ArithDialect", "LLVM::LLVMDialect", "math::MathDialect",
+    "vector::VectorDialect",
   ];
 }
 

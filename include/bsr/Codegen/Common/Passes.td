@@ -174,7 +174,7 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     "arith::ArithDialect", "bufferization::BufferizationDialect",
     "BSRDialect", "linalg::LinalgDialect", "math::MathDialect",
     "memref::MemRefDialect", "scf::SCFDialect", "tensor::TensorDialect",
-    "vector::VectorDialect",
+    "vector::VectorDialect", "x86vector::X86VectorDialect",
   ];
 }
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The inner loops of products stay as short as they are, for processors with 16 and with 32 registers."""
+
+import sys
+
+sys.path.append(f"{sys.argv[1]}/benchmarks")
+import kernels
+import machine_code
+from machine_code import Instruction, split
+
+# Instructions and loads of an iteration for a multiply-add, at most: what they are, and a tenth.
+MOST = {
+    "haswell": {
+        "spmm/f32/16x16": (2.1, 0.75), "spmm_transposed/f32/16x16": (2.1, 0.75), "sddmm/f32/16x16": (1.9, 0.75),
+        "spmm/f32/8x8": (2.05, 0.85), "spmm/f32/4x4": (2.7, 0.95), "sddmm/f32/8x8": (2.1, 0.65),
+        "spmm/f32/1x1": (2.1, 1.5),
+    },
+    "znver5": {
+        "spmm/f32/16x16": (1.85, 0.45), "spmm_transposed/f32/16x16": (1.85, 0.45), "sddmm/f32/16x16": (1.25, 1.15),
+        "spmm/f32/8x8": (1.8, 0.55), "spmm/f32/4x4": (2.2, 0.6), "sddmm/f32/8x8": (2.0, 0.55),
+        "spmm/f32/1x1": (1.5, 1.3),
+    },
+}
+
+for cpu, cases in MOST.items():
+    for name, (most, loads) in cases.items():
+        op, kind, block = name.split("/")
+        case = kernels.Case(op, kind, block, 0.1, "random", 768, 3072, 1024)
+        inner, outer = machine_code.measure(case, cpu)
+        assert not inner.spills and not outer.spills, f"{name} for {cpu}: expected no spills, but got {inner}, {outer}"
+        assert inner.instructions <= most * inner.madds, f"{name} for {cpu}: expected {most} instructions, but got {inner}"
+        assert inner.loads <= loads * inner.madds, f"{name} for {cpu}: expected {loads} loads, but got {inner}"
+
+
+# What is counted as what.
+assert split("0x40(%rsp,%rax,4), %ymm0") == ("0x40(%rsp,%rax,4)", "%ymm0")
+
+
+def one(name, operands):
+    return Instruction(0, name, split(operands))
+
+
+reload, spill, strip = one("vmovups", "0x40(%rsp), %ymm0"), one("vmovups", "%ymm0, 0x40(%rsp)"), one(
+    "vmovaps", "%ymm1, (%rsp,%rax)")
+assert reload.is_spill and not reload.is_store and spill.is_spill and spill.is_store
+assert not strip.is_spill and strip.is_store
+assert one("vfmadd231ps", "(%rax), %ymm1, %ymm2").is_multiply_add and not one("vfmadd231ss", "%xmm0, %xmm1, %xmm2").is_multiply_add
+assert one("vdpbf16ps", "0x10(%rax){1to16}, %zmm1, %zmm2").memory and not one("prefetcht0", "(%rax)").memory
+loop = [one("vfmadd231ps", "%ymm0, %ymm1, %ymm2"), one("jne", "0x10 <f+0x10>")]
+code = [Instruction(0x10 + 4 * i, *instruction[1:]) for i, instruction in enumerate(loop)]
+assert machine_code.find_loops(code) == [(0, 2)]
