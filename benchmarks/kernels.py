@@ -52,7 +52,7 @@ def all_cases():
         (SHAPES[:1], ["f32"], ["16x16"], [1.0], ["random"], [1024]),
         # Tokens that fill no panel, and blocks that are no squares.
         (SHAPES[:1], ["f32"], ["16x16"], [0.1], ["random"], [1000]),
-        (SHAPES[:1], ["f32"], ["8x32", "32x8", "1x16", "16x1"], [0.1], ["random"], [1024]),
+        (SHAPES[:1], ["f32"], ["8x32", "32x8", "1x16", "16x1", "1x8", "8x1"], [0.1], ["random"], [1024]),
     ]
     for shapes, types, blocks, densities, patterns, tokens in tables:
         for shape, type, block, density, pattern, count, op in itertools.product(

@@ -6,6 +6,7 @@
 #include "Attention.h"
 #include "ChainNests.h"
 #include "RowKernels.h"
+#include "SingleProducts.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
@@ -73,6 +74,7 @@ struct KernelModel
       if (std::optional<Attention> attention = getAttention(root))
         llvm::append_range(types, getAttentionScratch(*attention, get(attr)));
       llvm::append_range(types, getLinkMemory(root));
+      llvm::append_range(types, getOrderMemory(root, get(attr)));
     }
     return types;
   }
@@ -114,6 +116,10 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
       emitAttention(
           emitter, *attention, outputs, kernel.patterns,
           takeScratch(getAttentionScratch(*attention, get(attr)).size()));
+    else if (size_t count = getOrderMemory(root, get(attr)).size())
+      emitOrderedSpMM(emitter, cast<SpMMOp>(root),
+                      outputs.lookup(root->getResult(0)), kernel.patterns,
+                      takeScratch(count));
     else if (!emitRows(emitter, root, outputs.lookup(root->getResult(0)),
                        kernel.patterns,
                        takeScratch(getLinkMemory(root).size())))

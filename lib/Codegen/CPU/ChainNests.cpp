@@ -4,7 +4,7 @@
 
 #include "ChainNests.h"
 #include "LaneSums.h"
-#include "SparseKernels.h"
+#include "SingleProducts.h"
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -75,6 +75,8 @@ SmallVector<MemRefType> bsr::getScratch(const Chain &chain, CPUTarget target) {
           MemRefType::get(shape, getElementTypeOrSelf(total.getType())));
     }
   }
+  if (Value product = chain.getProduct())
+    llvm::append_range(types, getOrderMemory(product.getDefiningOp(), target));
   return types;
 }
 
@@ -115,8 +117,9 @@ private:
   const DenseMap<Value, Value> &outputs;
   SmallVector<Nest> nests;
   int64_t lanes;
-  /// The scratch memory of each total.
+  /// The scratch memory of each total, and that of the product.
   DenseMap<Value, Value> parts;
+  ValueRange scratch;
 };
 } // namespace
 
@@ -131,6 +134,7 @@ ChainEmitter::ChainEmitter(Emitter &e, const Chain &chain,
       scratch = scratch.drop_front();
     }
   }
+  this->scratch = scratch;
 }
 
 ChainEmitter::Item ChainEmitter::getItem(SmallVector<Index> part,
@@ -283,7 +287,10 @@ void ChainEmitter::emitProduct(const PatternViews &patterns) {
     emitRow(nests.front(), getItem(std::move(part), place.back()), rows, {});
   };
   Operation *op = product.getDefiningOp();
-  if (auto spmm = dyn_cast<SpMMOp>(op))
+  auto spmm = dyn_cast<SpMMOp>(op);
+  if (spmm && !scratch.empty())
+    emitOrderedSpMM(e, spmm, buffer, patterns, scratch, epilogue);
+  else if (spmm)
     emitSpMM(e, spmm, buffer, patterns, epilogue);
   else
     emitContraction(e, cast<linalg::GenericOp>(op), outputs, epilogue);

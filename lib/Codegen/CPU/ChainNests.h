@@ -10,7 +10,7 @@
 
 namespace mlir::bsr {
 
-/// The types of the buffers that the totals of `chain` need.
+/// The types of the buffers that the totals of `chain` and its product need.
 SmallVector<MemRefType> getScratch(const Chain &chain, CPUTarget target);
 
 /// Emits the work items of `chain` into the buffers `outputs`, and its totals

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for bsr.spmm of single weights, in an order of their own.
+
+#ifndef BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H
+#define BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H
+
+#include "SparseKernels.h"
+
+namespace mlir::bsr {
+
+/// The memory that the kernel of `product` puts single weights in order in;
+/// none if it is no product that does so.
+SmallVector<MemRefType> getOrderMemory(Operation *product, CPUTarget target);
+
+/// Emits `op`, which takes `scratch` of `getOrderMemory`, into `output`.
+void emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
+                     const PatternViews &patterns, ValueRange scratch,
+                     Epilogue epilogue = {});
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H

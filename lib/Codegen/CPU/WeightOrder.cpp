@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The order in which a kernel goes through single weights.
+
+#include "WeightOrder.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Vectors of tokens that a weight is multiplied by at once.
+static constexpr int64_t weightVectors = 4;
+/// Tokens, at least: the order costs as much as 100 to 200 of them. And tiles
+/// of these, which are work items.
+static constexpr int64_t minTokens = 1024, minTiles = 16;
+/// Weights of a line in a chunk, at least: its sums are read and written there.
+static constexpr int64_t minWeights = 10;
+
+std::optional<WeightOrder> WeightOrder::match(SpMMOp op, CPUTarget target) {
+  PatternType pattern = op.getPattern().getType();
+  RankedTensorType x = op.getX().getType();
+  Activations activations(x.getShape(), op.getFeatureDim());
+  auto isF32 = [](Value tensor) {
+    return getElementTypeOrSelf(tensor.getType()).isF32();
+  };
+  if (pattern.getBlockRows() != 1 || pattern.getBlockCols() != 1 ||
+      op.getNumBatchDims() || !activations.hasLanes || !isF32(op.getValues()) ||
+      !isF32(op.getX()) || !isF32(op.getY()))
+    return std::nullopt;
+  WeightOrder order(pattern, getView(!op.getTranspose()));
+  order.panels = std::max<int64_t>(1, weightVectors / target.tileVectors());
+  int64_t tile = order.panels * target.panel();
+  int64_t tokens = llvm::product_of(activations.leading) * activations.tokens;
+  if (activations.tokens % tile ||
+      tokens < std::max(minTokens, minTiles * tile))
+    return std::nullopt;
+  // The rows of a chunk take the first-level cache.
+  int64_t limit = std::clamp<int64_t>(target.firstCache / (4 * tile), 1, 65536);
+  order.chunks = llvm::divideCeil(order.features, limit);
+  order.chunk = llvm::divideCeil(order.features, order.chunks);
+  order.chunks = llvm::divideCeil(order.features, order.chunk);
+  if (pattern.getSlots() < minWeights * order.lines * order.chunks)
+    return std::nullopt;
+  // The sums of a part stay in the second-level cache.
+  order.partLines = getDivisor(
+      order.lines, std::max<int64_t>(1, target.rowBytes() / (4 * tile)));
+  if (2 * order.partLines * 4 * tile < target.rowBytes())
+    order.partLines = order.lines;
+  order.parts = order.lines / order.partLines;
+  return order;
+}
+
+SmallVector<MemRefType> WeightOrder::getScratch() const {
+  MLIRContext *context = pattern.getContext();
+  Type i32 = IntegerType::get(context, 32);
+  return {MemRefType::get({lines, chunks + 1}, i32),
+          MemRefType::get({parts, chunks, chunk + 2}, i32),
+          MemRefType::get({parts, chunks, partLines}, i32),
+          MemRefType::get({parts, chunks, partLines, 3}, i32),
+          MemRefType::get(pattern.getSlots(), IntegerType::get(context, 16)),
+          MemRefType::get(pattern.getSlots(), Float32Type::get(context))};
+}
+
+/// The number at `at` of an array.
+static Value loadNumber(Emitter &e, Value array, ArrayRef<Index> at) {
+  return arith::IndexCastUIOp::create(e.b, e.loc, e.b.getIndexType(),
+                                      e.load(array, at));
+}
+
+static void storeNumber(Emitter &e, Value number, Value array,
+                        ArrayRef<Index> at) {
+  Type type = cast<MemRefType>(array.getType()).getElementType();
+  e.store(arith::IndexCastUIOp::create(e.b, e.loc, type, number), array, at);
+}
+
+static Value add(Emitter &e, Value a, Value c) {
+  return arith::AddIOp::create(e.b, e.loc, a, c);
+}
+
+static Value subtract(Emitter &e, Value a, Value c) {
+  return arith::SubIOp::create(e.b, e.loc, a, c);
+}
+
+/// The first of the numbers from `low` on, below `high`, that is not `isLess`,
+/// or `high`: less ones come first, and there are at most `extent`.
+static Value findFirst(Emitter &e, Value low, Value high, int64_t extent,
+                       llvm::function_ref<Value(Value)> isLess) {
+  return e.loop(
+      llvm::Log2_64_Ceil(extent + 1), {low, high},
+      [&](Index, ValueRange range) {
+        Value middle = arith::ShRUIOp::create(
+            e.b, e.loc, add(e, range[0], range[1]), e.constant(1));
+        Value isLeft = arith::CmpIOp::create(
+            e.b, e.loc, arith::CmpIPredicate::ult, range[0], range[1]);
+        Value isAbove =
+            arith::AndIOp::create(e.b, e.loc, isLeft, isLess(middle));
+        return SmallVector<Value>{
+            arith::SelectOp::create(e.b, e.loc, isAbove,
+                                    add(e, middle, e.constant(1)), range[0]),
+            arith::SelectOp::create(e.b, e.loc, isAbove, range[1], middle)};
+      })[0];
+}
+
+/// Finds where each chunk begins in each line, whose features ascend.
+void WeightOrder::findStarts(Emitter &e, const PatternView &view) {
+  int64_t groups = getDivisor(lines, minItems);
+  Value last = e.constant(pattern.getSlots() - 1);
+  e.forall(groups, [&](ArrayRef<Index> group) {
+    e.loop(lines / groups, {}, [&](Index number, ValueRange) {
+      Index line = e.multiplyAdd(group.front(), lines / groups, number);
+      Value low = loadIndex(e, view.ptr, line);
+      Value high = loadIndex(e, view.ptr, line.plus(1));
+      storeNumber(e, low, starts, {line, Index::constant(0)});
+      storeNumber(e, high, starts, {line, Index::constant(chunks)});
+      if (chunks == 1)
+        return SmallVector<Value>();
+      e.loop(chunks - 1, {}, [&](Index previous, ValueRange) {
+        Value goal = e.materialize(
+            e.multiplyAdd(previous.plus(1), chunk, Index::constant(0)));
+        Value start = findFirst(e, low, high, features, [&](Value place) {
+          Value inside = arith::MinUIOp::create(e.b, e.loc, place, last);
+          return arith::CmpIOp::create(
+              e.b, e.loc, arith::CmpIPredicate::ult,
+              loadIndex(e, view.idx, Index::of(inside)), goal);
+        });
+        storeNumber(e, start, starts, {line, previous.plus(1)});
+        return SmallVector<Value>();
+      });
+      return SmallVector<Value>();
+    });
+  });
+}
+
+/// Sorts the lines of `piece` by their numbers of weights, by counting.
+void WeightOrder::sortPiece(Emitter &e, const Piece &piece) {
+  Index part = piece.part, chunkNumber = piece.chunk;
+  auto getEnd = [&](Value count) {
+    return SmallVector<Index>{part, chunkNumber, Index::of(count)};
+  };
+  e.loop(chunk + 2, {}, [&](Index count, ValueRange) {
+    storeNumber(e, e.constant(0), ends, {part, chunkNumber, count});
+    return SmallVector<Value>();
+  });
+  Index firstLine = e.multiplyAdd(part, partLines, Index::constant(0));
+  auto getStart = [&](Index line, int64_t ahead) {
+    return loadNumber(e, starts, {line, chunkNumber.plus(ahead)});
+  };
+  auto countOf = [&](Index line) {
+    return subtract(e, getStart(line, 1), getStart(line, 0));
+  };
+  // How many lines have one weight less, and how many weights of the part are
+  // in chunks before this one.
+  Value zero = e.constant(0);
+  SmallVector<Value> sums =
+      e.loop(partLines, {zero, zero}, [&](Index number, ValueRange carried) {
+        Index line = e.multiplyAdd(firstLine, 1, number);
+        Value count = countOf(line);
+        SmallVector<Index> place = getEnd(add(e, count, e.constant(1)));
+        storeNumber(e, add(e, loadNumber(e, ends, place), e.constant(1)), ends,
+                    place);
+        Value before =
+            subtract(e, getStart(line, 0),
+                     loadNumber(e, starts, {line, Index::constant(0)}));
+        return SmallVector<Value>{
+            add(e, carried[0], before),
+            arith::MaxUIOp::create(e.b, e.loc, carried[1], count)};
+      });
+  e.loop(chunk + 2, zero, [&](Index count, ValueRange before) {
+    SmallVector<Index> place{part, chunkNumber, count};
+    Value sum = add(e, before.front(), loadNumber(e, ends, place));
+    storeNumber(e, sum, ends, place);
+    return SmallVector<Value>{sum};
+  });
+  // Where a run begins moves on with each line, to where it ends.
+  e.loop(partLines, {}, [&](Index number, ValueRange) {
+    Index line = e.multiplyAdd(firstLine, 1, number);
+    Value count = countOf(line);
+    Value at = loadNumber(e, ends, getEnd(count));
+    storeNumber(e, add(e, at, e.constant(1)), ends, getEnd(count));
+    storeNumber(e, e.materialize(line), order,
+                {part, chunkNumber, Index::of(at)});
+    auto setSpan = [&](Value value, int64_t field) {
+      storeNumber(e, value, spans,
+                  {part, chunkNumber, Index::of(at), Index::constant(field)});
+    };
+    setSpan(getStart(line, 0), 0);
+    setSpan(count, 2);
+    return SmallVector<Value>();
+  });
+  storeNumber(e, sums[1], ends,
+              {part, chunkNumber, Index::constant(chunk + 1)});
+  Value first =
+      add(e, loadNumber(e, starts, {firstLine, Index::constant(0)}), sums[0]);
+  e.loop(partLines, first, [&](Index number, ValueRange place) {
+    SmallVector<Index> at{part, chunkNumber, number, Index::constant(1)};
+    storeNumber(e, place.front(), spans, at);
+    at.back() = Index::constant(2);
+    return SmallVector<Value>{add(e, place.front(), loadNumber(e, spans, at))};
+  });
+}
+
+/// Puts the weights in order whose places are in one of `minItems` slices.
+void WeightOrder::gather(Emitter &e, const PatternView &view, Value values,
+                         Index slice) {
+  int64_t size = llvm::divideCeil(pattern.getSlots(), minItems);
+  int64_t numSpans = parts * chunks * partLines;
+  Value flat = memref::CollapseShapeOp::create(
+      e.b, e.loc, spans, ArrayRef<ReassociationIndices>{{0, 1, 2}, {3}});
+  auto getSpan = [&](Value number, int64_t field) {
+    return loadNumber(e, flat, {Index::of(number), Index::constant(field)});
+  };
+  Value total = loadIndex(e, view.ptr, Index::constant(lines));
+  Index first = e.multiplyAdd(slice, size, Index::constant(0));
+  Value low = e.materialize(first);
+  Value high = arith::MinUIOp::create(e.b, e.loc,
+                                      e.materialize(first.plus(size)), total);
+  // The last span that begins at `low` or before.
+  Value next = findFirst(
+      e, e.constant(1), e.constant(numSpans), numSpans, [&](Value number) {
+        Value inside = arith::MinUIOp::create(e.b, e.loc, number,
+                                              e.constant(numSpans - 1));
+        return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ule,
+                                     getSpan(inside, 1), low);
+      });
+  Value number = subtract(e, next, e.constant(1));
+  Value done = subtract(e, low, getSpan(number, 1));
+  SmallVector<Value> start{number, add(e, getSpan(number, 0), done),
+                           subtract(e, getSpan(number, 2), done)};
+  auto isZero = [&](Value value) -> Value {
+    return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, value,
+                                 e.constant(0));
+  };
+  Type index = e.b.getIndexType();
+  e.loop(low, high, 1, start, [&](Value place, ValueRange carried) {
+    // Spans without weights are passed over.
+    auto advance = scf::IfOp::create(e.b, e.loc, {index, index, index},
+                                     isZero(carried[2]), /*else=*/true);
+    e.scope([&] {
+      e.b.setInsertionPointToStart(advance.thenBlock());
+      Type types[] = {index, index};
+      auto search = scf::WhileOp::create(e.b, e.loc, TypeRange(types),
+                                         ValueRange{carried[0], carried[2]});
+      e.scope([&] {
+        Block *before =
+            e.b.createBlock(&search.getBefore(), {}, types, {e.loc, e.loc});
+        scf::ConditionOp::create(e.b, e.loc, isZero(before->getArgument(1)),
+                                 before->getArguments());
+      });
+      e.scope([&] {
+        Block *after =
+            e.b.createBlock(&search.getAfter(), {}, types, {e.loc, e.loc});
+        Value number = add(e, after->getArgument(0), e.constant(1));
+        scf::YieldOp::create(e.b, e.loc,
+                             ValueRange{number, getSpan(number, 2)});
+      });
+      e.b.setInsertionPointAfter(search);
+      scf::YieldOp::create(e.b, e.loc,
+                           ValueRange{search.getResult(0),
+                                      getSpan(search.getResult(0), 0),
+                                      search.getResult(1)});
+    });
+    e.scope([&] {
+      e.b.setInsertionPointToStart(advance.elseBlock());
+      scf::YieldOp::create(e.b, e.loc, carried);
+    });
+    Value from = advance.getResult(1);
+    Index at = Index::of(place);
+    Value row = arith::RemUIOp::create(
+        e.b, e.loc, loadIndex(e, view.idx, Index::of(from)), e.constant(chunk));
+    storeNumber(e, row, rows, at);
+    Index slot = Index::of(loadIndex(e, view.slot, Index::of(from)));
+    e.store(e.read(values, {slot, Index::constant(0), Index::constant(0)}),
+            weights, at);
+    return SmallVector<Value>{advance.getResult(0), add(e, from, e.constant(1)),
+                              subtract(e, advance.getResult(2), e.constant(1))};
+  });
+}
+
+void WeightOrder::emit(Emitter &e, const PatternView &view, Value values,
+                       ValueRange scratch) {
+  starts = scratch[0];
+  ends = scratch[1];
+  order = scratch[2];
+  spans = scratch[3];
+  rows = scratch[4];
+  weights = scratch[5];
+  findStarts(e, view);
+  e.forall({parts, chunks}, [&](ArrayRef<Index> at) {
+    sortPiece(e, {at[0], at[1]});
+  });
+  e.forall(minItems, [&](ArrayRef<Index> slice) {
+    gather(e, view, values, slice.front());
+  });
+}
+
+void WeightOrder::forRuns(Emitter &e, const Piece &piece, int64_t least,
+                          RunBody body) {
+  auto getEnd = [&](Index count) {
+    return loadNumber(e, ends, {piece.part, piece.chunk, count});
+  };
+  Value end = add(e, getEnd(Index::constant(chunk + 1)), e.constant(1));
+  Value first = least ? getEnd(Index::constant(least - 1)) : e.constant(0);
+  Value place = loadNumber(
+      e, spans,
+      {piece.part, piece.chunk, Index::constant(0), Index::constant(1)});
+  e.loop(e.constant(least), end, 1, {first, place},
+         [&](Value count, ValueRange carried) {
+           Value to = getEnd(Index::of(count));
+           body(count, carried[0], to, carried[1]);
+           Value taken = arith::MulIOp::create(e.b, e.loc, count,
+                                               subtract(e, to, carried[0]));
+           return SmallVector<Value>{to, add(e, carried[1], taken)};
+         });
+}
+
+Index WeightOrder::getLine(Emitter &e, const Piece &piece, Index number) {
+  return Index::of(loadNumber(e, order, {piece.part, piece.chunk, number}));
+}
+
+Index WeightOrder::getFeature(Emitter &e, const Piece &piece, Index place) {
+  return e.multiplyAdd(piece.chunk, chunk,
+                       Index::of(loadNumber(e, rows, place)));
+}
+
+Value WeightOrder::getWeight(Emitter &e, Index place) {
+  return e.load(weights, place);
+}

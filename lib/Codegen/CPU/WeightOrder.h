@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The order in which a kernel goes through single weights.
+
+#ifndef BSR_LIB_CODEGEN_CPU_WEIGHTORDER_H
+#define BSR_LIB_CODEGEN_CPU_WEIGHTORDER_H
+
+#include "SparseKernels.h"
+
+namespace mlir::bsr {
+
+/// An order of the weights of a pattern of 1x1 blocks, for a product whose
+/// activations are summed up in chunks that stay in the first-level cache. In
+/// each chunk, and each part of the lines, lines are sorted by how many weights
+/// they have there: as many come one after the other in a *run*, so that the
+/// processor predicts where their loops end. Weights lie in this order, with
+/// the row in the chunk that each one is multiplied by, in 16 bits.
+///
+/// The kernel itself makes the order, in every launch: a weight costs as much
+/// there as with 100 to 200 tokens of the product.
+class WeightOrder {
+public:
+  /// The order for `op`; nothing if it is not worth it: blocks are larger,
+  /// numbers are not f32, there are too few tokens or too few weights.
+  static std::optional<WeightOrder> match(SpMMOp op, CPUTarget target);
+
+  /// The memory that it takes.
+  SmallVector<MemRefType> getScratch() const;
+
+  /// Emits what puts the weights `values` of the lines of `view` in order, into
+  /// `scratch`, memory of the types of `getScratch`.
+  void emit(Emitter &e, const PatternView &view, Value values,
+            ValueRange scratch);
+
+  /// A part of the lines in a chunk of the features that are summed up.
+  struct Piece {
+    Index part, chunk;
+  };
+  /// Calls `body` for each run of `piece`, from that of `least` weights on: how
+  /// many weights a line has, the lines by their number in the piece, and the
+  /// place of the first weight of the first line.
+  using RunBody = llvm::function_ref<void(Value, Value, Value, Value)>;
+  void forRuns(Emitter &e, const Piece &piece, int64_t least, RunBody body);
+  /// Line `number` of `piece`.
+  Index getLine(Emitter &e, const Piece &piece, Index number);
+  /// The feature that the weight at `place` is multiplied by, and the weight.
+  Index getFeature(Emitter &e, const Piece &piece, Index place);
+  Value getWeight(Emitter &e, Index place);
+
+  /// Vectors of a panel that a kernel takes at once.
+  int64_t panels;
+  int64_t parts, chunks;
+  /// Lines of a part.
+  int64_t partLines;
+
+private:
+  WeightOrder(PatternType pattern, View walked) : pattern(pattern) {
+    lines = pattern.getNumLines(walked);
+    features = pattern.getNumLines(getOther(walked));
+  }
+  void findStarts(Emitter &e, const PatternView &view);
+  void sortPiece(Emitter &e, const Piece &piece);
+  void gather(Emitter &e, const PatternView &view, Value values, Index slice);
+
+  PatternType pattern;
+  int64_t lines, features, chunk;
+
+  /// Where each line's weights of each chunk begin in the view, and where its
+  /// last ones end, [lines, chunks + 1].
+  Value starts;
+  /// Of each piece where runs end, of no weight, of one, ..., among the lines;
+  /// and last how many weights a line has at most, [parts, chunks, chunk + 2].
+  Value ends;
+  /// The lines of each piece in their order, [parts, chunks, lines]; and of
+  /// each the place of its first weight in the view, and in this order, and how
+  /// many there are, [parts, chunks, lines, 3].
+  Value order, spans;
+  /// Rows in their chunk and weights, [slots].
+  Value rows, weights;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_CPU_WEIGHTORDER_H

@@ -1,0 +1,97 @@
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-emit --bsr-verify-kernels --canonicalize | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-set-target="target=#bsr.cpu<l1_bytes=4096,l2_bytes=16384>" \
+// RUN:   --bsr-plan-clusters --bsr-emit --bsr-verify-kernels --canonicalize | FileCheck %s --check-prefix=SMALL
+// RUN: sparse-opt %s --split-input-file --bsr-set-target="target=#bsr.cpu<vector_bits=512,num_registers=32>" \
+// RUN:   --bsr-plan-clusters --bsr-emit --bsr-verify-kernels --canonicalize | FileCheck %s --check-prefix=WIDE
+
+!pattern = !bsr.pattern<96x80, block = 1x1, slots = 2500>
+
+// A product of single weights makes an order first: where each line's chunks begin, lines
+// sorted by their weights, then rows of 16 bits and weights in this order. The product takes
+// three lines of a run at once, with two panels of sums each; a work item is two panels.
+// CHECK-LABEL: func private @ordered
+// CHECK-SAME:    %[[X:[^:]*]]: memref<96x1024xf32>, %[[Y:[^:]*]]: memref<80x1024xf32>, %[[STARTS:[^:]*]]: memref<80x2xi32>, %[[ENDS:[^:]*]]: memref<1x1x98xi32>, %[[ORDER:[^:]*]]: memref<1x1x80xi32>, %[[SPANS:[^:]*]]: memref<1x1x80x3xi32>, %[[ROWS:[^:]*]]: memref<2500xi16>, %[[WEIGHTS:[^:]*]]: memref<2500xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (20) {
+// CHECK:           memref.store %{{.*}}, %[[STARTS]]
+// CHECK:         memref.store %{{.*}}, %[[ENDS]]
+// CHECK:         memref.store %{{.*}}, %[[ORDER]]
+// CHECK:         memref.store %{{.*}}, %[[SPANS]]
+// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:           memref.store %{{.*}}, %[[ROWS]]
+// CHECK:           memref.store %{{.*}}, %[[WEIGHTS]]
+// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:           scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c3 {
+// CHECK-COUNT-6:     memref.prefetch %[[Y]]{{.*}} write
+// CHECK:             scf.for %{{.*}} step %c4 iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>) {
+// CHECK:               memref.load %[[ROWS]]
+// CHECK:               memref.load %[[WEIGHTS]]
+// CHECK:               vector.load %[[X]]
+// CHECK:         return
+
+// Rows of 32 tokens: 32 fill a first-level cache of 4 KiB, sums of 40 lines three eighths of 16 KiB.
+// SMALL-LABEL: func private @ordered
+// SMALL-SAME:    memref<80x4xi32>, %{{[^:]*}}: memref<2x3x34xi32>, %{{[^:]*}}: memref<2x3x40xi32>
+
+// Rows of 64 tokens: 128 fill 32 KiB. A work item is one panel.
+// WIDE-LABEL:  func private @ordered
+// WIDE-SAME:     memref<80x2xi32>, %{{[^:]*}}: memref<1x1x98xi32>
+// WIDE:          scf.forall (%{{.*}}) in (16) {
+// WIDE:            scf.for %{{.*}} step %c4 iter_args({{.*}}) -> (vector<64xf32>, vector<64xf32>, vector<64xf32>) {
+bsr.cluster private @ordered(%p: !pattern, %w: tensor<2500x1x1xf32>, %x: tensor<96x1024xf32>) -> tensor<80x1024xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<2500x1x1xf32>, tensor<96x1024xf32> -> tensor<80x1024xf32>
+  bsr.yield %y : tensor<80x1024xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<2500x1x1xf32>, %x: tensor<96x1024xf32>) -> tensor<80x1024xf32> {
+  %e = tensor.empty() : tensor<80x1024xf32>
+  %y = bsr.launch @ordered ins(%p, %w, %x : !pattern, tensor<2500x1x1xf32>, tensor<96x1024xf32>)
+      outs(%e : tensor<80x1024xf32>) -> tensor<80x1024xf32>
+  return %y : tensor<80x1024xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<96x80, block = 1x1, slots = 300>
+
+// Four weights a line: its sums would be read and written for them.
+// CHECK-LABEL: func private @few_weights
+// CHECK-NOT:     xi16>
+// CHECK:         return
+// SMALL-LABEL: func private @few_weights
+// WIDE-LABEL:  func private @few_weights
+bsr.cluster private @few_weights(%p: !pattern, %w: tensor<300x1x1xf32>, %x: tensor<96x1024xf32>) -> tensor<80x1024xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x1x1xf32>, tensor<96x1024xf32> -> tensor<80x1024xf32>
+  bsr.yield %y : tensor<80x1024xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<300x1x1xf32>, %x: tensor<96x1024xf32>) -> tensor<80x1024xf32> {
+  %e = tensor.empty() : tensor<80x1024xf32>
+  %y = bsr.launch @few_weights ins(%p, %w, %x : !pattern, tensor<300x1x1xf32>, tensor<96x1024xf32>)
+      outs(%e : tensor<80x1024xf32>) -> tensor<80x1024xf32>
+  return %y : tensor<80x1024xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<96x80, block = 1x1, slots = 2000>
+
+// 16-bit floats, tokens that are no whole tiles, and 512 of them take blocks in the order of the pattern.
+// CHECK-LABEL: func private @others
+// CHECK-NOT:     xi16>
+// CHECK:         return
+// SMALL-LABEL: func private @others
+// WIDE-LABEL:  func private @others
+bsr.cluster private @others(%p: !pattern, %w: tensor<2000x1x1xbf16>, %x: tensor<96x1024xbf16>, %v: tensor<2000x1x1xf32>, %z: tensor<96x1040xf32>, %a: tensor<96x512xf32>)
+    -> (tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>) {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<2000x1x1xbf16>, tensor<96x1024xbf16> -> tensor<80x1024xbf16>
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !pattern, tensor<2000x1x1xf32>, tensor<96x1040xf32> -> tensor<80x1040xf32>
+  %d = bsr.spmm %p, %v, %a feature_dim = 0 : !pattern, tensor<2000x1x1xf32>, tensor<96x512xf32> -> tensor<80x512xf32>
+  bsr.yield %y, %u, %d : tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<2000x1x1xbf16>, %x: tensor<96x1024xbf16>, %v: tensor<2000x1x1xf32>, %z: tensor<96x1040xf32>, %a: tensor<96x512xf32>)
+    -> (tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>) {
+  %e = tensor.empty() : tensor<80x1024xbf16>
+  %f = tensor.empty() : tensor<80x1040xf32>
+  %g = tensor.empty() : tensor<80x512xf32>
+  %y:3 = bsr.launch @others ins(%p, %w, %x, %v, %z, %a : !pattern, tensor<2000x1x1xbf16>, tensor<96x1024xbf16>, tensor<2000x1x1xf32>, tensor<96x1040xf32>, tensor<96x512xf32>)
+      outs(%e, %f, %g : tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>) -> tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>
+  return %y#0, %y#1, %y#2 : tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>
+}
