@@ -45,15 +45,15 @@ static bool isKind(StringRef kind) {
 
 /// What an argument or a result of a step is for.
 static bool isRole(StringRef role) {
-  return llvm::is_contained({"apply", "batch", "buffer", "constant", "loss",
-                             "lr", "metric", "param", "pattern", "scores",
-                             "seed", "state", "step"},
+  return llvm::is_contained({"apply", "batch", "buffer", "constant", "count",
+                             "loss", "lr", "metric", "param", "pattern",
+                             "scores", "seed", "state", "step"},
                             role);
 }
 
 static constexpr StringLiteral unknownRole =
-    "expected bsr.role to be apply, batch, buffer, constant, loss, lr, metric, "
-    "param, pattern, scores, seed, state or step, but got ";
+    "expected bsr.role to be apply, batch, buffer, constant, count, loss, lr, "
+    "metric, param, pattern, scores, seed, state or step, but got ";
 
 /// Where argument `index` of `func` stands, or `func` if it is a declaration.
 static Location getArgLoc(FunctionOpInterface func, unsigned index) {
@@ -228,8 +228,13 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
       return error() << "expected bsr.pattern to be the index of a pattern "
                         "argument, but got "
                      << pattern;
-    auto expected = cast<PatternType>(types[pattern])
-                        .getValuesType(getElementTypeOrSelf(type));
+    auto known = cast<PatternType>(types[pattern]);
+    RankedTensorType expected = known.getValuesType(getElementTypeOrSelf(type));
+    // Of counts, a block has one.
+    if (auto role = func.getArgAttrOfType<StringAttr>(argIndex, attrs::role);
+        role && role == "count")
+      expected = RankedTensorType::get({known.getSlots(), 1, 1},
+                                       Float32Type::get(func.getContext()));
     // Of values that processes share, each has some slots.
     auto whole = dyn_cast<RankedTensorType>(type);
     if (DenseI64ArrayAttr shape = getWholeShape(func, argIndex); whole && shape)

@@ -199,6 +199,10 @@ static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(
       bsr::createBSRPropagate({options.requireSparse, options.report}));
   addCleanup(pm);
+  if (options.blockSteps) {
+    pm.addNestedPass<func::FuncOp>(bsr::createBSRCountBlocks());
+    addCleanup(pm);
+  }
   if (!options.scoreNorm.empty())
     pm.addNestedPass<func::FuncOp>(
         bsr::createBSRScoreBlocks({options.scoreNorm}));

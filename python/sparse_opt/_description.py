@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -85,6 +85,12 @@ class Pattern:
     is_static: bool
     weight: int
     masks: tuple[Mask, ...] = ()
+
+    @property
+    def of_counts(self) -> Pattern:
+        """The same pattern of the matrix that has a number for each block."""
+        rows, cols = self.rows // self.block_rows, self.cols // self.block_cols
+        return replace(self, rows=rows, cols=cols, block_rows=1, block_cols=1)
 
     @property
     def blocks(self) -> int:

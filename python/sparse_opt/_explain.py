@@ -336,6 +336,8 @@ class _Compiled:
             if kind == "values":
                 pattern = self.manifest["patterns"][buffer["pattern"]]
                 before = _size(buffer["type"]) * math.prod(pattern["shape"])
+                if buffer.get("role") == "count":
+                    before = 0
             elif kind in ("output", "scores"):
                 continue
             elif kind != "dense":

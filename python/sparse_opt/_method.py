@@ -88,6 +88,7 @@ class Weight:
             b.name: self._arrays[b.name]
             for b in self._buffers.values()
             if b.kind == "values"
+            and b.role != "count"
             and b.pattern == self._pattern.index
             and b.name != self.name
         }

@@ -33,7 +33,7 @@ class Snapshot:
         self._kept: dict[str, Array] = {}
         self._patterns: dict[str, tuple[int, Pattern, Blocks] | None] = {}
         self._blocks: dict[int, Blocks] = {}
-        self._masks: dict[int, Array] = {}
+        self._masks: dict[tuple[int, int], Array] = {}
 
     def now(self, name: str) -> Array:
         """Returns the stored entries of an array, which may be the step's own memory."""
@@ -88,7 +88,7 @@ class Snapshot:
         buffer = self._values.buffers.get(part)
         if buffer is None or buffer.kind != "values" or part in self._values._masks:
             return None
-        place, pattern = buffer.pattern, self._values._step.patterns[buffer.pattern]
+        place, pattern = buffer.pattern, self._values._pattern_of(buffer)
         if place not in self._blocks:
             self._blocks[place] = self._values._session.blocks(pattern)
         return place, pattern, self._blocks[place]
@@ -124,7 +124,7 @@ class Snapshot:
         if found is None:
             return np.ones(self._values.buffers[part].shape, np.bool_)
         place, pattern, blocks = found
-        if place not in self._masks:
+        if (key := (place, pattern.rows)) not in self._masks:
             count = len(blocks.slot) * pattern.block_rows * pattern.block_cols
-            self._masks[place] = _blocks.spread(pattern, blocks, np.ones(count, np.bool_))
-        return self._masks[place]
+            self._masks[key] = _blocks.spread(pattern, blocks, np.ones(count, np.bool_))
+        return self._masks[key]

@@ -54,6 +54,7 @@ def compile(
     library: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
     sparsity: Groups = (),
+    block_steps: bool = False,
     comm: Any = None,
     check: int = 2,
     shapes: Sequence[Any] = (),
@@ -83,6 +84,10 @@ def compile(
       options: further options of `sparse-compile`.
       sparsity: the groups that `Sparsity` will update patterns by: the step is compiled
         with what their methods need, as the scores of blocks of `rigl`.
+      block_steps: whether optimizers that correct bias by 1 - beta^t count the steps of
+        each block of the marked weights, so that a block that an update of patterns brings
+        is corrected as a new weight is, not as the old ones of its matrix are. Runs after
+        that are not checked.
       comm: `MPI.COMM_WORLD` of mpi4py, or `"mpi"` without it, to train with all
         processes that an MPI has started: each calls this, and the step with batches of
         its own; gradients and loss are means over all. Rank 0 compiles, and has the
@@ -102,6 +107,8 @@ def compile(
     given = _compiler.compilable_marks(export, marks, seed)
     options = _given.listed("a list of options of sparse-compile", options)
     options = score_options(groups_of(sparsity), options) if sparsity else options
+    if _given.flag("block_steps", block_steps):
+        options = [*options, "--block-steps"]
     shapes = _given.listed("a list of batches as shapes", shapes)
     max_shapes = _given.integer("max_shapes", max_shapes, 1)
     program = export.program if isinstance(export, Export) else None
@@ -407,6 +414,8 @@ class Step(Values):
             shape.check = None
             shape.program.forget()
             return None
+        if self._has_young_blocks():
+            return None  # The program counts the steps of whole matrices.
         return shape.check.begin(lambda: self._coming_call(shape, batch, rate))
 
     @property
@@ -605,6 +614,7 @@ class Step(Values):
 
         self._program.load_state(state, write)
         self._write_all(values, patterns)
+        self._begin_counts({name for name, _ in values})
 
     @exclusive
     def store(self) -> None:

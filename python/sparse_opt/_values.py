@@ -84,7 +84,7 @@ class Values:
         array = self.arrays[name]
         if buffer.kind != "values":
             return array.copy()
-        pattern = self._step.patterns[buffer.pattern]
+        pattern = self._pattern_of(buffer)
         return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
 
     @exclusive
@@ -108,7 +108,7 @@ class Values:
                 "expected the name of an array of f32 or f64 that is stored in blocks, but got"
                 f" '{name}'" + ("" if buffer.kind != "values" else f", which is of {buffer.type}")
             )
-        pattern = self._step.patterns[buffer.pattern]
+        pattern = self._pattern_of(buffer)
         blocks = self._session.blocks(pattern)
         data = _blocks.by_rows(blocks, self.arrays[name], copy)
         shape = (pattern.rows, pattern.cols)
@@ -182,8 +182,14 @@ class Values:
         """Makes these blocks the stored ones; what is kept of a block goes with it."""
         kept = [b for b in self.buffers.values() if b.kind == "values"]
         dense = {b.name: self._read(b.name) for b in kept if b.pattern == pattern.index}
+        slots = pattern.slots
+        were_stored = _blocks.to_dense(
+            pattern.of_counts, self._session.blocks(pattern), np.ones((slots, 1, 1), np.bool_)
+        )
         self._session.set_blocks(pattern, row_ptr, col_idx, None)
         for name, value in dense.items():
+            if self.buffers[name].init == "ones" and self.buffers[name].role == "count":
+                value = np.where(were_stored, value, np.float32(1))
             self._write_dense(name, value)
 
     def _check_dense(self, name: str, value: Array) -> None:
@@ -193,7 +199,7 @@ class Values:
             return
         buffer = self._buffer(name)
         if buffer.kind == "values":
-            _require_like(self._step.patterns[buffer.pattern], buffer, value)
+            _require_like(self._pattern_of(buffer), buffer, value)
         else:
             _description.require(name, buffer.whole, np.dtype(buffer.dtype), value)
 
@@ -208,7 +214,7 @@ class Values:
         if buffer.kind != "values":
             self._write(name, buffer.shard_of(value, rank) if buffer.is_shard else value)
             return
-        pattern = self._step.patterns[buffer.pattern]
+        pattern = self._pattern_of(buffer)
         blocks = self._session.blocks(pattern)
         if not buffer.is_shard:
             _blocks.from_dense(pattern, blocks, value, self.arrays[name])
@@ -260,6 +266,37 @@ class Values:
         for name, value in values.items():
             if name in self.buffers:
                 self._write_dense(name, value)
+        self._begin_counts()
+
+    def _counts(self) -> Iterator[tuple[str, Buffer]]:
+        """Yields the numbers that each block has of its own, with the names of those that
+        whole matrices have."""
+        for buffer in self.buffers.values():
+            if buffer.role == "count":
+                weight = self._step.patterns[buffer.pattern].name
+                yield buffer.name.removesuffix(f" of {weight}"), buffer
+
+    def _begin_counts(self, known: Set[str] = frozenset()) -> None:
+        """Makes blocks as old as their matrices, but for counts whose names are known."""
+        for number, buffer in self._counts():
+            if buffer.name not in known:
+                self.arrays[buffer.name][...] = self.arrays[number]
+
+    def _has_young_blocks(self) -> bool:
+        """Returns whether some blocks have made fewer steps than their matrices."""
+        for number, buffer in self._counts():
+            # Of products, the bits may differ.
+            if buffer.init == "zeros":
+                blocks = self._session.blocks(self._step.patterns[buffer.pattern])
+                ages = self.arrays[buffer.name][blocks.slot]
+                if (ages != self.arrays[number].astype(np.float32)).any():
+                    return True
+        return False
+
+    def _pattern_of(self, buffer: Buffer) -> Pattern:
+        """Returns the pattern of a buffer of blocks, or of numbers of blocks."""
+        pattern = self._step.patterns[buffer.pattern]
+        return pattern.of_counts if buffer.role == "count" else pattern
 
     def _take_largest(self, name: str, value: Array) -> None:
         """Writes a dense array; the largest of its blocks become the stored ones."""
@@ -377,6 +414,7 @@ class Values:
         for name, value in values.items():
             if name in self.buffers:
                 self._write_dense(name, value)
+        self._begin_counts()
         if choice is None:
             self._warn_of_dropped(values)
 

@@ -388,6 +388,21 @@ TEST(StepTest, RefusesWrongScores) {
                   "', but got none");
 }
 
+TEST(StepTest, RefusesWrongCounts) {
+  Json manifest = makeManifest({{8, 12, 2, 3, 6}});
+  Json &counts = manifest["buffers"][1];
+  counts["role"] = "count";
+  refusesManifest(manifest.dump(),
+                  "expected 'shape' of buffer 1 of @ to be [6, 1, 1] as its "
+                  "pattern says, but got [6,2,3]");
+  counts["shape"] = {6, 1, 1};
+  counts["type"] = "f64";
+  refusesManifest(manifest.dump(), "expected 'type' of buffer 1 of @ to be f32 "
+                                   "for the role count, but got \"f64\"");
+  counts["type"] = "f32";
+  load(manifest);
+}
+
 TEST(StepTest, RefusesWrongStaticPatterns) {
   // What replaces members of a pattern of 4 x 4 blocks that is right, and the
   // sentence.

@@ -142,6 +142,52 @@ TEST(NewBlocksTest, OfOtherTypes) {
   }
 }
 
+TEST(NewBlocksTest, CountFromTheirFirst) {
+  for (auto [blockRows, blockCols] :
+       {std::pair<int64_t, int64_t>{1, 1}, {4, 2}, {16, 16}}) {
+    Matrix m = {9 * blockRows, 7 * blockCols, blockRows, blockCols, 24};
+    Json manifest = makeManifest({m});
+    const char *inits[] = {"", "zeros", "ones"};
+    for (size_t b : {1, 2}) {
+      manifest["buffers"][b]["role"] = "count";
+      manifest["buffers"][b]["init"] = inits[b];
+      manifest["buffers"][b]["shape"] = {24, 1, 1};
+    }
+    Step step = load(manifest);
+    Session session = start(step, 11);
+    ASSERT_TRUE(succeeds(bsr_session_make_pattern(session.get(), 0, 20)));
+    std::vector<float> ages(24);
+    for (size_t slot = 0; slot < ages.size(); ++slot)
+      ages[slot] = float(100 + slot);
+    for (int64_t b : {1, 2})
+      require(bsr_session_write(session.get(), b, 0, 4 * 24, ages.data()));
+    std::map<Place, int32_t> old = Blocks(session, m, 0).slots;
+    bsr_pattern_update set = {BSR_SET, BSR_L1, 0.5, 0, 0};
+    ASSERT_TRUE(succeeds(bsr_session_update(session.get(), &set, 1)));
+    int regrown = 0;
+    for (auto &[place, slot] : Blocks(session, m, 0).slots) {
+      bool isNew = !old.count(place);
+      regrown += isNew;
+      for (int64_t b : {1, 2})
+        ASSERT_EQ(read(session, b, 24)[size_t(slot)],
+                  isNew ? float(b - 1) : ages[size_t(slot)]);
+    }
+    ASSERT_EQ(regrown, 10);
+    ASSERT_TRUE(
+        fails(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_MEAN, 0}),
+              BSR_INVALID_ARGUMENT,
+              "expected new_state first in a step that was compiled "
+              "with --block-steps, which counts from it, but got mean "
+              "for pattern 'w0'"));
+    ASSERT_TRUE(
+        fails(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_KEPT, 0}),
+              BSR_INVALID_ARGUMENT,
+              "expected new_state first in a step that was compiled "
+              "with --block-steps, which counts from it, but got kept "
+              "for pattern 'w0'"));
+  }
+}
+
 TEST(NewBlocksTest, Refusals) {
   Step step = load(makeManifest({{8, 8, 2, 2, 8}}));
   Session session = start(step);

@@ -85,8 +85,9 @@ static std::string describeMatrices(const Manifest &manifest) {
   for (const Pattern &pattern : manifest.patterns) {
     OrderedJson values = OrderedJson::array();
     for (int32_t buffer : pattern.values)
-      if (isKept(manifest.buffers[buffer]))
-        values.push_back(manifest.buffers[buffer].name);
+      if (const Buffer &own = manifest.buffers[buffer];
+          isKept(own) && own.role != "count")
+        values.push_back(own.name);
     matrices.push_back({{"name", pattern.name},
                         {"shape", {pattern.rows, pattern.cols}},
                         {"block", {pattern.blockRows, pattern.blockCols}},

@@ -32,7 +32,8 @@ uint64_t bsr_session::bitsOfNew(const Pattern &pattern, int32_t values) const {
 bsr_new_state bsr_session::stateOfNew(int64_t index, int32_t values) const {
   const Buffer &buffer = manifest().buffers[values];
   bool isState = values != manifest().patterns[index].weight &&
-                 buffer.role != "param" && isFloat(buffer.type);
+                 buffer.role != "param" && buffer.role != "count" &&
+                 isFloat(buffer.type);
   return isState ? newBlocks[index].state : BSR_STATE_FIRST;
 }
 
@@ -52,6 +53,14 @@ void bsr_session::setNewBlocks(int64_t index, bsr_new_blocks start) {
            state);
   if (!(start.std >= 0 && std::isfinite(start.std)))
     refuse("expected a standard deviation of at least 0, but got ", start.std);
+  auto isOfCount = [&](int32_t values) {
+    return manifest().buffers[values].role == "count";
+  };
+  if (start.state != BSR_STATE_FIRST &&
+      std::any_of(pattern.values.begin(), pattern.values.end(), isOfCount))
+    refuse("expected new_state first in a step that was compiled with "
+           "--block-steps, which counts from it, but got ",
+           start.state == BSR_STATE_MEAN ? "mean" : "kept");
   if (start.values == BSR_VALUES_RANDOM && start.std == 0) {
     const Buffer &weight = manifest().buffers[pattern.weight];
     auto rule = parseInitRule(weight.init, weight.type);

@@ -341,6 +341,8 @@ static void checkBuffer(const JsonObject &object, const Manifest &manifest,
     return;
   const Pattern &pattern = manifest.patterns[buffer.pattern];
   auto shape = shapeOf(pattern, buffer.kind);
+  if (buffer.role == "count") // a block has one
+    shape = {pattern.slots, 1, 1};
   if (buffer.whole != shape)
     object.refuse(object.has("whole") ? "whole" : "shape",
                   describe(shape) + " as its pattern says");
@@ -349,6 +351,8 @@ static void checkBuffer(const JsonObject &object, const Manifest &manifest,
   if (buffer.kind == BSR_VALUES) {
     if (!isFloat(elementType(buffer.type)))
       object.refuse("type", "a floating-point type for the kind values");
+    if (buffer.role == "count" && buffer.type != BSR_F32)
+      object.refuse("type", "f32 for the role count");
     return;
   }
   if (buffer.kind == BSR_SCORES) {

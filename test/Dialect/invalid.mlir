@@ -144,12 +144,12 @@ func.func private @role_kind(tensor<f32> {bsr.role = 1 : i64})
 
 // -----
 
-// expected-error @below {{argument #0: expected bsr.role to be apply, batch, buffer, constant, loss, lr, metric, param, pattern, scores, seed, state or step, but got "wheight"}}
+// expected-error @below {{argument #0: expected bsr.role to be apply, batch, buffer, constant, count, loss, lr, metric, param, pattern, scores, seed, state or step, but got "wheight"}}
 func.func private @role(tensor<f32> {bsr.role = "wheight"})
 
 // -----
 
-// expected-error @below {{result #0: expected bsr.role to be apply, batch, buffer, constant, loss, lr, metric, param, pattern, scores, seed, state or step, but got "los"}}
+// expected-error @below {{result #0: expected bsr.role to be apply, batch, buffer, constant, count, loss, lr, metric, param, pattern, scores, seed, state or step, but got "los"}}
 func.func private @result_role() -> (tensor<f32> {bsr.role = "los"})
 
 // -----
@@ -273,6 +273,12 @@ func.func private @pattern_index(tensor<1x4x4xf32> {bsr.pattern = 0 : i64})
 
 // expected-error @below {{argument #0: expected values of type 'tensor<1x4x4xf32>', but got 'tensor<2x4x4xf32>'}}
 func.func private @pattern_values(tensor<2x4x4xf32> {bsr.pattern = 1 : i64},
+                                  !bsr.pattern<8x8, block = 4x4, slots = 1>)
+
+// -----
+
+// expected-error @below {{argument #0: expected values of type 'tensor<1x1x1xf32>', but got 'tensor<1x4x4xf32>'}}
+func.func private @pattern_counts(tensor<1x4x4xf32> {bsr.pattern = 1 : i64, bsr.role = "count"},
                                   !bsr.pattern<8x8, block = 4x4, slots = 1>)
 
 // -----

@@ -255,6 +255,14 @@ void Fit::fitBuffer(int64_t index) {
     check(bsr_session_write(session.get(), index, 0, int64_t(data.size()),
                             data.data()));
   };
+  if (buffer.role == "count") {
+    // Slots are those of the file as long as its blocks are.
+    if (isReblocked || !contents.file.has(buffer.name))
+      fail(BSR_INVALID_CHECKPOINT, "expected '", buffer.name, "' in ",
+           contents.file.where(), ", how old each block is, but got ",
+           isReblocked ? "other blocks" : "none");
+    return write(read(buffer.name, buffer.type, buffer.shape));
+  }
   if (buffer.kind != BSR_VALUES)
     return write(read(buffer.name, buffer.type, buffer.shape));
   const Pattern &pattern = session->manifest().patterns[buffer.pattern];

@@ -184,6 +184,12 @@ struct CommandLine {
                      "on processors, 1 on GPUs): its scores are few"),
       llvm::cl::value_desc("count"), llvm::cl::init(256),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> blockSteps{
+      "block-steps",
+      llvm::cl::desc("Let optimizers that correct bias by 1 - beta^t count the "
+                     "steps of each block of marked weights, so that regrown "
+                     "blocks begin as new weights do"),
+      llvm::cl::init(false), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> scoreNorm{
       "score-norm",
       llvm::cl::desc(

@@ -77,6 +77,7 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   for (const std::string &mark : options.marks)
     if (isOfAttention(mark))
       step.attentionMarks.push_back(mark);
+  step.blockSteps = options.blockSteps.getValue();
   step.scoreNorm = options.scoreNorm.getValue();
   step.dataParallel = options.dataParallel.getValue();
   step.shardState = options.shardState.getValue();

@@ -94,7 +94,46 @@ static std::string pack(const bsr_pattern_info &info,
   return values;
 }
 
+/// The number of steps that `data`, an element of `type`, says.
+static float toCount(bsr_type type, const char *data) {
+  auto as = [&](auto number) {
+    std::memcpy(&number, data, sizeof number);
+    return float(number);
+  };
+  switch (type) {
+  case BSR_F64:
+    return as(double());
+  case BSR_I32:
+    return as(int32_t());
+  case BSR_I64:
+    return as(int64_t());
+  default:
+    return as(float());
+  }
+}
+
+void FirstValues::writeCounts(Session &session) const {
+  for (const Buffer &buffer : session.buffers()) {
+    if (buffer.role != "count")
+      continue;
+    bsr_buffer_info info;
+    bsr_step_buffer(step, buffer.index, &info);
+    bsr_pattern_info pattern;
+    bsr_step_pattern(step, info.pattern, &pattern);
+    for (const Buffer &number : session.buffers()) {
+      if (number.name + " of " + pattern.name != buffer.name)
+        continue;
+      if (std::optional<std::string> data = read(number.index)) {
+        std::vector<float> counts(size_t(buffer.elements),
+                                  toCount(number.type, data->data()));
+        session.write(buffer, counts.data());
+      }
+    }
+  }
+}
+
 void FirstValues::write(Session &session) const {
+  writeCounts(session);
   for (const Buffer &buffer : session.buffers()) {
     std::optional<std::string> dense = read(buffer.index);
     if (!dense)

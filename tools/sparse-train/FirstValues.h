@@ -39,6 +39,10 @@ public:
   void requireAll(const Session &session, const PatternUpdates &updates) const;
 
 private:
+  /// Makes blocks that are counted as old as the file says that their matrices
+  /// are.
+  void writeCounts(Session &session) const;
+
   std::optional<TensorFile> file;
   Json buffers; // of the manifest
   const bsr_step *step;

@@ -48,6 +48,9 @@ struct StepOptions {
       llvm::cl::desc(
           "See `bsr-propagate`, `bsr-layout` and `bsr-find-attention`"),
       llvm::cl::init(BSRPropagateOptions().report)};
+  PassOptions::Option<bool> blockSteps{parent, "block-steps",
+                                       llvm::cl::desc("Run `bsr-count-blocks`"),
+                                       llvm::cl::init(false)};
   PassOptions::Option<std::string> scoreNorm{
       parent, "score-norm",
       llvm::cl::desc("Run `bsr-score-blocks` with this norm"),

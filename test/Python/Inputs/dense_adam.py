@@ -3,9 +3,17 @@
 # Adam with decoupled decay on a dense matrix times a mask, in float64.
 
 import numpy as np
+import sparse_opt
 
 # What new blocks begin with, in each way of both.
 STARTS = [(values, state) for values in ("zero", "random") for state in ("first", "mean", "kept")]
+
+
+class Chance(sparse_opt.Method):
+    """Prunes any blocks, so that new ones grow old: those of zeros would go first."""
+
+    def score(self, weight):
+        return weight.rng.random(len(weight.stored))
 
 
 def slots_of(step, name):

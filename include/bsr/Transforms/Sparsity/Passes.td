@@ -552,6 +552,132 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
   ];
 }
 
+def BSRCountBlocks : Pass<"bsr-count-blocks", "func::FuncOp"> {
+  let summary = "Correct the bias of each block by how many steps it has made";
+  let description = [{
+    Adam and its kin divide moments by `1 - beta^t`, where `t` counts the steps that were
+    made with a whole matrix. A block that an update of the pattern brings begins with
+    moments of zero, whose bias is that of its own age. This pass lets the step carry the
+    age of each block: an argument of `[slots, 1, 1]` in f32, of role `count`, which counts
+    as the step's own count does, and which the runtime sets to what `bsr.init` says where
+    a block is new. Its name is that of the count and that of the weight:
+    `count of w`. What corrects bias is computed of it, one number a block, in
+    the types and by the operations that the step has.
+
+    A carried number is a count if its next value is one more (or, by a selection or a
+    minimum, a constant or itself), and a product if its next value is it times something
+    (or itself). Of what the next value of a weight is made, entry by entry, these are
+    computed for each block:
+
+    - `beta^t`, `exp(c t)` and products `p`, of which the step somewhere makes `1 - beta^t`
+      and so on: of the same base and exponent. In NAdam's `1 - beta^t / 2`, too;
+    - `t` where it multiplies one of these (the `rho` of RAdam);
+    - whatever is made of `1 - beta^t`. A learning rate in it, a decay or another function
+      of `t`, stays that of the matrix, and so does all else.
+
+    A power or a product that is one of these, and of which something else is made as well
+    (`sqrt(beta^t)`), is an error, and so is a trained weight whose update corrects no
+    bias. Weights with a static pattern have no new blocks, and stay as they are.
+
+    Before:
+
+    ```mlir
+    #number = affine_map<() -> ()>
+    #scalar = affine_map<(s, r, c) -> ()>
+    #entry = affine_map<(s, r, c) -> (s, r, c)>
+    func.func @step(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 3 : i64,
+                                           bsr.result = 0 : i64},
+                    %m: tensor<2x4x4xf32> {bsr.name = "m", bsr.pattern = 3 : i64,
+                                           bsr.role = "state"},
+                    %t: tensor<f32> {bsr.name = "t", bsr.result = 1 : i64},
+                    %p: !bsr.pattern<8x8, block = 4x4, slots = 2> {
+                        bsr.name = "w", bsr.role = "pattern"})
+        -> (tensor<2x4x4xf32>, tensor<f32>) {
+      %beta = arith.constant 0.9 : f32
+      %one = arith.constant 1.0 : f32
+      %none = tensor.empty() : tensor<f32>
+      %blocks = tensor.empty() : tensor<2x4x4xf32>
+      %next = linalg.generic {indexing_maps = [#number, #number], iterator_types = []}
+          ins(%t : tensor<f32>) outs(%none : tensor<f32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %a, %one : f32
+        linalg.yield %0 : f32
+      } -> tensor<f32>
+      %bias = linalg.generic {indexing_maps = [#number, #number], iterator_types = []}
+          ins(%next : tensor<f32>) outs(%none : tensor<f32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.powf %beta, %a : f32
+        %1 = arith.subf %one, %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<f32>
+      %new = linalg.generic {indexing_maps = [#entry, #entry, #scalar, #entry],
+                             iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%w, %m, %bias : tensor<2x4x4xf32>, tensor<2x4x4xf32>, tensor<f32>)
+          outs(%blocks : tensor<2x4x4xf32>) {
+      ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+        %0 = arith.divf %b, %c : f32
+        %1 = arith.subf %a, %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<2x4x4xf32>
+      return %new, %next : tensor<2x4x4xf32>, tensor<f32>
+    }
+    ```
+
+    After, without what has become of `%t` itself:
+
+    ```mlir
+    #scalar = affine_map<(s, r, c) -> (s, 0, 0)>
+    #entry = affine_map<(s, r, c) -> (s, r, c)>
+    func.func @step(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64,
+                                           bsr.result = 0 : i64},
+                    %m: tensor<2x4x4xf32> {bsr.name = "m", bsr.pattern = 2 : i64,
+                                           bsr.role = "state"},
+                    %p: !bsr.pattern<8x8, block = 4x4, slots = 2> {
+                        bsr.name = "w", bsr.role = "pattern"},
+                    %t: tensor<2x1x1xf32> {bsr.init = "zeros", bsr.name = "t of w",
+                                           bsr.pattern = 2 : i64, bsr.result = 1 : i64,
+                                           bsr.role = "count"})
+        -> (tensor<2x4x4xf32>, tensor<2x1x1xf32>) {
+      %beta = arith.constant 0.9 : f32
+      %one = arith.constant 1.0 : f32
+      %none = tensor.empty() : tensor<2x1x1xf32>
+      %blocks = tensor.empty() : tensor<2x4x4xf32>
+      %bias = linalg.generic {indexing_maps = [#entry, #entry],
+                              iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%t : tensor<2x1x1xf32>) outs(%none : tensor<2x1x1xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %a, %one : f32
+        %1 = math.powf %beta, %0 : f32
+        %2 = arith.subf %one, %1 : f32
+        linalg.yield %2 : f32
+      } -> tensor<2x1x1xf32>
+      %new = linalg.generic {indexing_maps = [#entry, #entry, #scalar, #entry],
+                             iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%w, %m, %bias : tensor<2x4x4xf32>, tensor<2x4x4xf32>, tensor<2x1x1xf32>)
+          outs(%blocks : tensor<2x4x4xf32>) {
+      ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+        %0 = arith.divf %b, %c : f32
+        %1 = arith.subf %a, %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<2x4x4xf32>
+      %next = linalg.generic {indexing_maps = [#entry, #entry],
+                              iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%t : tensor<2x1x1xf32>) outs(%none : tensor<2x1x1xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %a, %one : f32
+        linalg.yield %0 : f32
+      } -> tensor<2x1x1xf32>
+      return %new, %next : tensor<2x4x4xf32>, tensor<2x1x1xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numCounted", "num-counted", "Number of weights whose blocks are counted">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect", "arith::ArithDialect", "linalg::LinalgDialect",
+                           "tensor::TensorDialect"];
+}
+
 def BSRScoreBlocks : Pass<"bsr-score-blocks", "func::FuncOp"> {
   let summary = "Compute the scores of all blocks of each weight's gradient";
   let description = [{
