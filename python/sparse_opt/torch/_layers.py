@@ -120,8 +120,9 @@ class Blocks(torch.nn.Module):
             values = values[: len(slots)]
         else:
             values = values[torch.from_numpy(slots).long()]
-        indices = [torch.from_numpy(i.copy()).to(values.device) for i in (row_ptr, cols)]
-        return torch.sparse_bsr_tensor(*indices, values, self.shape, check_invariants=False)
+        indices = (torch.from_numpy(row_ptr.copy()), torch.from_numpy(cols.copy()))
+        crow, col = (index.to(values.device) for index in indices)
+        return torch.sparse_bsr_tensor(crow, col, values, self.shape, check_invariants=False)
 
     @torch.no_grad()
     def take_sparse_bsr(self, matrix: Tensor) -> None:

@@ -239,7 +239,8 @@ def _note_resizing(model: torch.nn.Module) -> None:
             continue
         vars(part).pop(_RESIZE, None)
         try:
-            own = part.get_input_embeddings(), part.get_output_embeddings()
+            named: Any = part
+            own = named.get_input_embeddings(), named.get_output_embeddings()
         except NotImplementedError:
             continue  # It has none.
         if any(isinstance(layer, Blocks) for layer in own):

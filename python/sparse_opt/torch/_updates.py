@@ -182,7 +182,7 @@ def require_alike(layers: Mapping[str, Any]) -> None:
     if not _is_distributed():
         return
     own = {
-        name: (zlib.crc32(_gpu.host(layer.pattern)), int(layer.num_updates))
+        name: (zlib.crc32(_gpu.host(layer.pattern).tobytes()), int(layer.num_updates))
         for name, layer in layers.items()
     }
     found: list[Any] = [None] * distributed.get_world_size()

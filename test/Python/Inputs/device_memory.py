@@ -76,9 +76,9 @@ class Graph:
 
 
 def store(kind, array):
-    """Numbers as bits of a type, rounded to nearest even: float32, float16, or uint16 of bf16."""
+    """Numbers as bits of a type, rounded to nearest even: float32, float16, float64, or uint16 of bf16."""
     if kind != "bf16":
-        return np.asarray(array, {"f32": np.float32, "f16": np.float16}[kind])
+        return np.asarray(array, {"f64": np.float64, "f32": np.float32, "f16": np.float16}[kind])
     bits = np.asarray(array, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 

@@ -56,6 +56,7 @@ class Layer:
         self.matrix = Matrix(grid[0] * block[0], grid[1] * block[1], *block, slots, kind)
         self.forward = Wanted(y=True, bias=True, activation=activation, z=bool(activation))
         self.backward = Wanted(bias=True, dx=True, dw=True, activation=activation)
+        self.total = np.float64 if kind == "f64" else np.float32  # of gradients
         self.plans = {}
         self.pattern = gpu.allocate(4 * self.matrix.offsets[-1])
         self.w, self.b = gpu.allocate(self.bytes(slots, *block)), gpu.allocate(self.bytes(self.matrix.rows))
@@ -92,7 +93,7 @@ class Layer:
         self.plans[wanted].run(tokens, addresses, place, gpu.take)
 
     def require(self, what, found, wanted, scale):
-        bound = {"f32": 2e-6, "f16": 2e-3, "bf16": 1.2e-2}[self.kind]
+        bound = {"f64": 1e-12, "f32": 2e-6, "f16": 2e-3, "bf16": 1.2e-2}[self.kind]
         apart = np.abs(found - wanted) - bound * (scale + 1e-3)
         assert np.isfinite(found).all() and (apart <= 0).all(), (what, self.kind, self.block, float(apart.max()))
 
@@ -104,13 +105,13 @@ class Layer:
         z = x @ self.dense.T + self.bias
         given = {"x": x, "dy": dy}
         at = {name: gpu.allocate(self.bytes(tokens, n)) for name, n in {"x": cols, "dy": rows, "y": rows, "z": rows, "dx": cols}.items()}
-        at |= {"dw": gpu.allocate(4 * self.matrix.slots * math.prod(self.block)), "db": gpu.allocate(4 * rows)}
+        at |= {"dw": gpu.allocate(8 * self.matrix.slots * math.prod(self.block)), "db": gpu.allocate(8 * rows)}
 
         def fill():
             for name, array in given.items():
                 gpu.write(at[name], store(self.kind, array))
-            gpu.write(at["dw"], np.zeros((self.matrix.slots, *self.block), np.float32))
-            gpu.write(at["db"], np.ones(rows, np.float32))  # to which is added
+            gpu.write(at["dw"], np.zeros((self.matrix.slots, *self.block), self.total))
+            gpu.write(at["db"], np.ones(rows, self.total))  # to which is added
 
         def both(captured):
             self.run(self.forward, tokens, at, captured)
@@ -136,8 +137,8 @@ class Layer:
         if "dx" in parts:
             self.require("dx", read("dx", tokens, cols), dz @ self.dense, 3 * np.abs(dy) @ weight)
         if "db" in parts:
-            self.require("db", gpu.read(at["db"], np.zeros(rows, np.float32)), 1 + dz.sum(0), 1 + 3 * np.abs(dy).sum(0))
-        dw = gpu.read(at["dw"], np.zeros((self.matrix.slots, *self.block), np.float32)).astype(np.float64)
+            self.require("db", gpu.read(at["db"], np.zeros(rows, self.total)), 1 + dz.sum(0), 1 + 3 * np.abs(dy).sum(0))
+        dw = gpu.read(at["dw"], np.zeros((self.matrix.slots, *self.block), self.total)).astype(np.float64)
         held = np.flatnonzero(self.rows >= 0)
         tiles = lambda m: m.reshape(self.matrix.grid[0], self.block[0], self.matrix.grid[1], self.block[1]).transpose(0, 2, 1, 3)
         own = (self.rows[held], self.cols[held])
@@ -149,6 +150,8 @@ class Layer:
 # CHECK: f32 16x16 ok
 # CHECK-NEXT: f32 8x4 ok
 # CHECK-NEXT: f32 1x1 ok
+# CHECK-NEXT: f32 5x3 ok
+# CHECK-NEXT: f64 16x16 ok
 # CHECK-NEXT: bf16 16x16 ok
 # CHECK-NEXT: bf16 64x64 ok
 # CHECK-NEXT: bf16 8x4 ok
@@ -157,6 +160,8 @@ for kind, block, grid, slots, activation, sizes in [
     ("f32", (16, 16), (3, 4), 6, "gelu", _gpu_products.SIZES),
     ("f32", (8, 4), (4, 8), 12, "", (64, 16)),
     ("f32", (1, 1), (24, 40), 90, "", _gpu_products.SIZES),
+    ("f32", (5, 3), (3, 5), 6, "", _gpu_products.SIZES),
+    ("f64", (16, 16), (3, 4), 6, "", _gpu_products.SIZES),
     ("bf16", (16, 16), (3, 4), 6, "gelu", _gpu_products.SIZES),
     ("bf16", (64, 64), (2, 2), 3, "", _gpu_products.SIZES),
     ("bf16", (8, 4), (4, 8), 12, "", _gpu_products.SIZES),
