@@ -73,6 +73,7 @@ using GraphExec = struct GraphExecState *; ///< a graph that can be launched
 /// Flags and modes.
 constexpr unsigned nonBlockingStream = 1; ///< does not wait for the null stream
 constexpr int threadLocalCapture = 1;
+constexpr int notCapturing = 0; ///< what a stream says of itself
 
 struct alignas(128) TensorMapBytes {
   uint8_t bytes[128];
@@ -111,6 +112,7 @@ struct LaunchConfig {
   FUNCTION(cuDevicePrimaryCtxRetain, bsr::cuda::Context *, bsr::cuda::Ordinal) \
   FUNCTION(cuDevicePrimaryCtxRelease_v2, bsr::cuda::Ordinal)                   \
   FUNCTION(cuCtxSetCurrent, bsr::cuda::Context)                                \
+  FUNCTION(cuCtxGetCurrent, bsr::cuda::Context *)                              \
   FUNCTION(cuCtxSynchronize)                                                   \
   FUNCTION(cuModuleLoadDataEx, bsr::cuda::LoadedModule *, const void *,        \
            unsigned, bsr::cuda::JitOption *, void **)                          \
@@ -143,6 +145,7 @@ struct LaunchConfig {
   FUNCTION(cuStreamDestroy_v2, bsr::cuda::Stream)                              \
   FUNCTION(cuStreamSynchronize, bsr::cuda::Stream)                             \
   FUNCTION(cuStreamWaitEvent, bsr::cuda::Stream, bsr::cuda::Event, unsigned)   \
+  FUNCTION(cuStreamIsCapturing, bsr::cuda::Stream, int *)                      \
   FUNCTION(cuStreamBeginCapture_v2, bsr::cuda::Stream, int)                    \
   FUNCTION(cuStreamEndCapture, bsr::cuda::Stream, bsr::cuda::Graph *)          \
   FUNCTION(cuGraphInstantiateWithFlags, bsr::cuda::GraphExec *,                \

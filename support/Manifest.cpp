@@ -191,6 +191,7 @@ static constexpr Key stepKeys[] = {
     {"timers", Holds::Objects, Optional, 0, 0, &timer, "timer"},
     {"chip", Holds::Name, Optional},
     {"launches", Holds::Objects, Optional, 0, 0, &launch, "launch"},
+    {"plan_bytes", Holds::Integer, Optional, 0, mostManifestBytes},
 };
 static constexpr Schema step = stepKeys;
 // clang-format on

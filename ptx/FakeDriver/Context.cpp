@@ -215,6 +215,16 @@ Result cuCtxSetCurrent(Context context) {
   return Success;
 }
 
+Result cuCtxGetCurrent(Context *context) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  if (!state().isInitialized)
+    return NotInitialized;
+  if (!context)
+    return InvalidValue;
+  *context = isCurrent() ? &state().context : nullptr;
+  return Success;
+}
+
 Result cuCtxSynchronize() {
   return inContext([] { return finish(); });
 }

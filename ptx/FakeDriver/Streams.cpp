@@ -95,6 +95,12 @@ Result cuStreamSynchronize(Stream stream) {
   });
 }
 
+Result cuStreamIsCapturing(Stream stream, int *status) {
+  return onStream(stream, [&](StreamState &found) {
+    return status ? (*status = found.isCapturing, Success) : InvalidValue;
+  });
+}
+
 Result cuStreamBeginCapture_v2(Stream stream, int mode) {
   return onStream(stream, [&](StreamState &found) {
     if (!stream || mode < 0 || mode > 2 || found.isCapturing)

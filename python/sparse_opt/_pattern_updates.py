@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from sparse_opt import _compiler, _given, _library, _method, _runtime, cache
 from sparse_opt._errors import StepError
-from sparse_opt._library import PatternUpdate
+from sparse_opt._library import PatternStatistics, PatternUpdate
 from sparse_opt._method import Method
 from sparse_opt._products import Matrix
 from sparse_opt._sparsity import updates_of
@@ -43,6 +43,7 @@ class Weight:
       values: `[slots, block rows, block columns]`; of bfloat16, which NumPy has not, bits.
       updates: how often the pattern was updated.
       changed: which slots hold another block, or none, after an update.
+      statistics: what is counted of it after an update, without the history of the run.
     """
 
     matrix: Matrix
@@ -50,6 +51,7 @@ class Weight:
     values: Array
     updates: int
     changed: Array | None = None
+    statistics: PatternStatistics = field(default_factory=PatternStatistics)
 
 
 def due_of(
@@ -148,6 +150,7 @@ def _update(
         after = weight.matrix.blocks_of(weight.pattern)
         weight.changed = (before[0] != after[0]) | (before[1] != after[1])
         weight.values = np.array(session.array(step.buffers[pattern.weight]))
+        weight.statistics = session.statistics(pattern)
         weight.updates = max(count + 1, int(session.counters().pattern_updates))
     return int(session.counters().blocks_pruned)
 

@@ -18,6 +18,7 @@ import functools
 import json
 import os
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -195,8 +196,11 @@ class Wanted:
     z: bool = False  # what the activation is applied to, which its gradient needs
 
 
-def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
-    """Returns the program of a kernel for so many tokens."""
+def text_of(
+    matrix: Matrix, tokens: int, wanted: Wanted, always_weight: bool = False
+) -> str:
+    """Returns the program of a kernel for so many tokens, one of a pattern with its weight
+    always if the runtime is to load it as a step."""
     kind = matrix.type
     pattern = (
         f"!bsr.pattern<{matrix.rows}x{matrix.cols}, block ="
@@ -221,7 +225,7 @@ def _text(matrix: Matrix, tokens: int, wanted: Wanted) -> str:
         results.append((value, type, name))
 
     of_pattern = ", bsr.pattern = 0 : i64"
-    if wanted.y or wanted.dx:
+    if wanted.y or wanted.dx or (always_weight and wanted.dw):
         argument("w", w, of_pattern)
     if wanted.y or wanted.dw or wanted.scores:
         argument("x", x)
@@ -332,7 +336,7 @@ class _RowFunction(ctypes.Structure):
     ]
 
 
-class _RowBuffer(ctypes.Structure):
+class RowBuffer(ctypes.Structure):
     """bsr_row_buffer."""
 
     _fields_ = [
@@ -349,7 +353,7 @@ class _RowKernel(ctypes.Structure):
     _fields_ = [
         ("functions", ctypes.POINTER(_RowFunction)),
         ("num_functions", ctypes.c_int64),
-        ("buffers", ctypes.POINTER(_RowBuffer)),
+        ("buffers", ctypes.POINTER(RowBuffer)),
         ("num_buffers", ctypes.c_int64),
         ("num_addresses", ctypes.c_int64),
     ]
@@ -456,7 +460,7 @@ class _Kernel:
         function = self._functions[index]
         if function.run:
             return
-        text = _text(self._matrix, function.rows, self._wanted)
+        text = text_of(self._matrix, function.rows, self._wanted)
         options = ["-O3", *([f"--openmp={self._library}"] if self._library else [])]
         path = cache.library(
             text, options, lambda path: _compiler.run(text, path, [], options)
@@ -471,7 +475,10 @@ class _Kernel:
             )
         )
         if not self._call[1]:
-            self._call = self._describe(manifest["buffers"])
+            described = describe(
+                self._matrix, [(b["kind"], b["name"]) for b in manifest["buffers"]]
+            )
+            self._call = self._make_call(self._functions, *described)
         set_threads = getattr(loaded, "omp_set_num_threads", None)
         if set_threads is not None:
             self._set_threads = set_threads
@@ -480,29 +487,32 @@ class _Kernel:
 
     @staticmethod
     def _make_call(
-        functions: Any, buffers: list[_RowBuffer], names: tuple[str, ...]
+        functions: Any, buffers: list[RowBuffer], names: tuple[str, ...]
     ) -> tuple[Any, tuple[str, ...], Any]:
-        array = (_RowBuffer * len(buffers))(*buffers)
+        array = (RowBuffer * len(buffers))(*buffers)
         kernel = _RowKernel(functions, len(functions), array, len(buffers), len(names))
         return ctypes.pointer(kernel), names, ctypes.c_void_p * len(names)
 
-    def _describe(self, buffers: list[dict[str, Any]]) -> tuple[Any, tuple[str, ...], Any]:
-        """Returns what a call passes, of the buffers of a manifest: each size has these."""
-        offsets = dict(zip(VIEWS, self._matrix.offsets))
-        names: list[str] = []
-        described = []
-        for buffer in buffers:
-            kind, name = buffer["kind"], buffer["name"]
-            offset = row_bytes = 0
-            if kind in VIEWS:
-                name, offset = "pattern", 4 * offsets[kind]
-            else:
-                row_bytes = self._matrix.row_bytes(name)
-            if name not in names:
-                names.append(name)
-            is_result = bool(row_bytes) and kind == "output"
-            described.append(_RowBuffer(row_bytes, offset, names.index(name), is_result))
-        return self._make_call(self._functions, described, tuple(names))
+
+def describe(
+    matrix: Matrix, buffers: Iterable[tuple[str, str]]
+) -> tuple[list[RowBuffer], tuple[str, ...]]:
+    """Returns what a call passes of buffers, by the kinds and names that a manifest has, and
+    the names of the addresses: each size has these."""
+    offsets = dict(zip(VIEWS, matrix.offsets))
+    names: list[str] = []
+    described = []
+    for kind, name in buffers:
+        offset = row_bytes = 0
+        if kind in VIEWS:
+            name, offset = "pattern", 4 * offsets[kind]
+        else:
+            row_bytes = matrix.row_bytes(name)
+        if name not in names:
+            names.append(name)
+        is_result = bool(row_bytes) and kind == "output"
+        described.append(RowBuffer(row_bytes, offset, names.index(name), is_result))
+    return described, tuple(names)
 
 
 @functools.cache

@@ -88,6 +88,14 @@ class Step:
         if getattr(self, "_handle", None):
             self._unload(self._handle)
 
+    def load_rows(self, device: str) -> ctypes.c_void_p:
+        """Loads a function of rows on a GPU, for as long as the process lives; returns its
+        bsr_gpu_function."""
+        function = ctypes.c_void_p()
+        load = library().bsr_gpu_function_load
+        check(load(c_text("a device", device), self._handle, ctypes.byref(function)))
+        return function
+
     @property
     def manifest(self) -> str:
         return str(library().bsr_step_manifest_text(self._handle).decode())

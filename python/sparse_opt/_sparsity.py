@@ -144,8 +144,6 @@ class Sparsity:
         if not is_done or step == self._updated:
             return {}
         self._updated = step
-        stored = sum(self._step._session.statistics(p).blocks for p in self._step._step.patterns)
-        before = self._step.counters.blocks_pruned
         native, own = {}, []
         updates = list(self._updates.due(step))
         for member, due in updates:
@@ -163,17 +161,19 @@ class Sparsity:
             )
         if not updates:
             return {}
-        drops = [due.drop for _, due in updates if _method_of(due) in ("set", "rigl")]
-        pruned = self._step.counters.blocks_pruned - before
-        return {
-            **({"drop": max(drops)} if drops else {}),
-            "turnover": pruned / stored if stored else 0,
-            **_statistics.of(self._step, {m.pattern.name for m, _ in updates}),
+        done = {
+            m.pattern.name: m.group.method if isinstance(m.group.method, Method) else due
+            for m, due in updates
         }
+        return _statistics.of_update(self._statistics(), done)
 
     def describe(self) -> dict[str, Any]:
         """Returns what `sparse-train` records of patterns before the first step."""
-        return _statistics.of(self._step)
+        return _statistics.of(self._statistics())
+
+    def _statistics(self) -> _statistics.Both:
+        step = self._step
+        return [(p, step._session.statistics(p)) for p in step.patterns.values()]
 
     @exclusive
     def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:

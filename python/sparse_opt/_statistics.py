@@ -6,20 +6,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from sparse_opt._description import Pattern
-from sparse_opt._library import PatternStatistics
+from sparse_opt._library import METHODS, PatternStatistics, PatternUpdate
 
-if TYPE_CHECKING:
-    from sparse_opt._step import Step
+# Patterns, and what is known of each.
+Both = Sequence[tuple[Pattern, PatternStatistics]]
 
 
-def of(step: Step, updated: Collection[str] = ()) -> dict[str, Any]:
+def of_update(
+    both: Both, due: Mapping[str, PatternUpdate | Any], has_history: bool = True
+) -> dict[str, Any]:
+    """Returns what is recorded of an update.
+
+    Args:
+      both: of all weights.
+      due: what was done to some, by their names: an update of the runtime's, or what a method
+        in Python did.
+      has_history: whether the blocks that were ever stored are known.
+    """
+    drops = [
+        update.drop
+        for update in due.values()
+        if isinstance(update, PatternUpdate) and METHODS[update.method] in ("set", "rigl")
+    ]
+    pruned = sum(s.pruned for p, s in both if p.name in due)
+    regrown = sum(s.regrown for p, s in both if p.name in due)
+    stored = sum(s.blocks for _, s in both) + pruned - regrown
+    return {
+        **({"drop": max(drops)} if drops else {}),
+        "turnover": pruned / stored if stored else 0,
+        **of(both, due, has_history),
+    }
+
+
+def of(
+    both: Both, updated: Collection[str] = (), has_history: bool = True
+) -> dict[str, Any]:
     """Returns the shares of all weights and of each; with what an update did, if weights
     were `updated`, by their names."""
-    both = [(p, step._session.statistics(p)) for p in step.patterns.values()]
     entry: dict[str, Any] = {}
 
     def add_share(
@@ -35,7 +62,8 @@ def of(step: Step, updated: Collection[str] = ()) -> dict[str, Any]:
         return p.block_rows * p.block_cols * blocks
 
     add_share("density", lambda p, s: (elements(p, s.blocks), elements(p, s.all_blocks)))
-    add_share("used", lambda p, s: (elements(p, s.ever_stored), elements(p, s.all_blocks)))
+    if has_history:
+        add_share("used", lambda p, s: (elements(p, s.ever_stored), elements(p, s.all_blocks)))
     if updated:
         for what in ("pruned", "regrown"):
             own = {p.name: int(getattr(s, what)) for p, s in both if p.name in updated}

@@ -152,6 +152,7 @@ struct Manifest {
   std::vector<Timer> timers;
   std::string chip; // of the GPU that the step is for, or ""
   std::vector<Launch> launches;
+  int64_t planBytes = 0; // that the arena's start keeps from run to run
 };
 
 } // namespace bsr

@@ -64,8 +64,30 @@ const char bsr_step_manifest[131072] =
     "                 \"col_ptr\": 9, \"row_idx\": 10, \"slot_t\": 11}}],"
     " \"products\": {\"spmm\": 1, \"sddmm\": 2}, \"left_dense\": 3}";
 
-// Of manifests that say what a GPU launches; these launch nothing.
-const char bsr_step_ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n";
+// Of manifests that say what a GPU launches: `plan` writes one more than a
+// number, `scale` a product of each number with another, a thread each, and
+// `sum` adds some to another.
+const char bsr_step_ptx[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry plan(.param .u64 from, .param .u64 to) {\n"
+    ".reg .b64 %a, %b; .reg .f32 %f;\n"
+    "ld.param.u64 %a, [from]; ld.param.u64 %b, [to];\n"
+    "ld.global.f32 %f, [%a]; add.f32 %f, %f, 0f3F800000;\n"
+    "st.global.f32 [%b], %f; ret; }\n"
+    ".visible .entry scale(.param .u64 x, .param .u64 by, .param .u64 y) {\n"
+    ".reg .b64 %a, %b, %c, %d; .reg .b32 %i; .reg .f32 %f, %g;\n"
+    "ld.param.u64 %a, [x]; ld.param.u64 %b, [by]; ld.param.u64 %c, [y];\n"
+    "mov.u32 %i, %tid.x; mul.wide.u32 %d, %i, 4;\n"
+    "add.s64 %a, %a, %d; add.s64 %c, %c, %d;\n"
+    "ld.global.f32 %f, [%a]; ld.global.f32 %g, [%b]; mul.f32 %f, %f, %g;\n"
+    "st.global.f32 [%c], %f; ret; }\n"
+    ".visible .entry sum(.param .u64 x, .param .u64 to, .param .u32 count) {\n"
+    ".reg .b64 %a, %b; .reg .b32 %i; .reg .f32 %f, %g; .reg .pred %p;\n"
+    "ld.param.u64 %a, [x]; ld.param.u64 %b, [to]; ld.param.u32 %i, [count];\n"
+    "ld.global.f32 %f, [%b];\n"
+    "more: ld.global.f32 %g, [%a]; add.f32 %f, %f, %g; add.s64 %a, %a, 4;\n"
+    "sub.u32 %i, %i, 1; setp.ne.u32 %p, %i, 0; @%p bra more;\n"
+    "st.global.f32 [%b], %f; ret; }\n";
 
 // Counts its runs in front of the scores, which the checks write themselves.
 int32_t bsr_step_run_scores(bsr_context *context, void *const *buffers,

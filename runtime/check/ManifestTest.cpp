@@ -318,6 +318,17 @@ TEST(StepTest, RefusesWrongLaunches) {
   refusesManifest(manifest.dump(),
                   "expected 'launches' of @ to be beside the other of "
                   "chip and launches, or left out, but got []");
+  manifest = fakeManifest();
+  manifest["plan_bytes"] = 64;
+  refusesManifest(manifest.dump(),
+                  "expected 'plan_bytes' of @ to be left out for processors, "
+                  "but got 64");
+  manifest["chip"] = "sm_90a";
+  manifest["launches"] = Json::array();
+  manifest["plan_bytes"] = 101;
+  refusesManifest(manifest.dump(),
+                  "expected 'plan_bytes' of @ to be an integer in [0, 100], "
+                  "but got 101");
 }
 
 TEST(StepTest, RefusesIndexBuffersThatNoPatternNames) {

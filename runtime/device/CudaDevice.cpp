@@ -43,6 +43,7 @@ CudaDevice::CudaDevice(int ordinal) : ordinal(ordinal) {
          count == 1 ? " GPU" : " GPUs", ", counted from 0");
   driver.check(driver.cuDeviceGet(&device, ordinal), "GPU ", ordinal);
   compileTarget = findCompileTarget(driver.version(device));
+  KeptContext kept;
   driver.check(driver.cuDevicePrimaryCtxRetain(&context, device),
                "a context of the GPU");
   makeCurrent();

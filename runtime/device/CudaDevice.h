@@ -11,10 +11,25 @@
 
 namespace bsr {
 
+/// Gives the calling thread back the context that it had: its own library of
+/// CUDA goes by that.
+class KeptContext {
+public:
+  KeptContext() {
+    driver.check(driver.cuCtxGetCurrent(&before), "the context of a thread");
+  }
+  KeptContext(const KeptContext &) = delete;
+  ~KeptContext() { driver.cuCtxSetCurrent(before); }
+
+private:
+  const cuda::Driver &driver = cuda::Driver::get();
+  cuda::Context before = nullptr;
+};
+
 class CudaDevice : public Device {
 public:
-  /// GPU `ordinal`. Fails without a driver or such a GPU, and for one that no
-  /// step can be compiled for.
+  /// GPU `ordinal`, whose context the thread does not keep. Fails without a
+  /// driver or such a GPU, and for one that no step can be compiled for.
   explicit CudaDevice(int ordinal);
 
   int32_t number() const override { return BSR_CUDA; }

@@ -3,12 +3,10 @@
 // Runs a step on a GPU: its launches are recorded once, as graphs, and then
 // started by one call a run.
 
-#include "CudaDevice.h"
+#include "CudaKernels.h"
 #include "base/Status.h"
 #include "step/Step.h"
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <map>
 
 using namespace bsr;
@@ -24,17 +22,11 @@ public:
   void run(bool scores, bool patternsChanged) override;
 
 private:
-  using Times = std::initializer_list<Launch::When>;
+  using Times = CudaKernels::Times;
 
-  Function find(const Launch &launch);
-  /// The address that `argument` names.
-  Address addressOf(const LaunchArgument &argument) const;
-  /// Tells the driver of the tensor of `argument`. Into its place, since
-  /// compilers return what is aligned to 128 bytes in temporaries that are not.
-  void encode(const LaunchArgument &argument, TensorMapBytes &to) const;
-  void enqueue(const Launch &launch);
-  /// The launches of `times`, in their order.
-  std::vector<const Launch *> select(Times times) const;
+  void enqueue(const Launch &launch) {
+    kernels.enqueue(launch, memory, device.stream);
+  }
   /// Starts the launches of `times`, which `exec` records the first time.
   void run(GraphExec &exec, Times times);
   /// Starts them one by one, and adds to the timer of each how long it took.
@@ -43,10 +35,8 @@ private:
   CudaDevice &device;
   const Driver &driver;
   const Manifest &manifest;
-  void *const *buffers;
-  char *arena;
-  LoadedModule module = nullptr;
-  std::map<std::string, Function> functions;
+  CudaKernels kernels;
+  LaunchMemory memory;
   GraphExec plans = nullptr, plain = nullptr, scoring = nullptr;
   int64_t (*timers)[2];                  // of the step; null without
   std::map<std::string, size_t> timerOf; // a kernel
@@ -54,31 +44,13 @@ private:
 };
 } // namespace
 
-/// Fails unless a GPU that steps are compiled for `target` for runs kernels for
-/// `chip`.
-static void requireChip(const Manifest &manifest, const std::string &target) {
-  // Those of one architecture ("a") run there; others there and on later ones.
-  const std::string &chip = manifest.chip;
-  auto number = [](const std::string &name) {
-    return std::atoi(name.c_str() + 3);
-  };
-  bool isOfOne = !chip.empty() && chip.back() == 'a';
-  if (isOfOne ? chip == target : number(chip) <= number(target))
-    return;
-  fail(BSR_INVALID_STEP, "expected a step for ", target,
-       ", which the GPU takes, but got '", manifest.name, "', compiled for ",
-       chip, ": compile it with --target=", target);
-}
-
 CudaProgram::CudaProgram(CudaDevice &device, const bsr_step &step,
                          void *const *buffers, void *arena)
     : device(device), driver(device.driver), manifest(step.manifest),
-      buffers(buffers), arena(static_cast<char *>(arena)), timers(step.timers) {
-  requireChip(manifest, device.target());
-  device.makeCurrent();
-  module = driver.load(step.ptx, step.cubin);
-  for (const Launch &launch : manifest.launches)
-    find(launch);
+      kernels(device, step), memory{buffers, static_cast<char *>(arena),
+                                    static_cast<char *>(arena) +
+                                        manifest.planBytes},
+      timers(step.timers) {
   for (size_t i = 0; i < manifest.timers.size(); ++i)
     timerOf[manifest.timers[i].kernel] = i;
 }
@@ -91,114 +63,10 @@ CudaProgram::~CudaProgram() {
       driver.cuGraphExecDestroy(exec);
   for (Event event : events)
     driver.cuEventDestroy_v2(event);
-  if (module)
-    driver.cuModuleUnload(module);
-}
-
-Function CudaProgram::find(const Launch &launch) {
-  Function &function = functions[launch.kernel];
-  if (!function)
-    driver.check(
-        driver.cuModuleGetFunction(&function, module, launch.kernel.c_str()),
-        "a kernel '", launch.kernel, "'");
-  // Without leave a kernel has 48 KiB, static memory included, and clusters of
-  // 8 blocks.
-  if (launch.sharedBytes)
-    driver.check(driver.cuFuncSetAttribute(function, MaxDynamicShared,
-                                           int(launch.sharedBytes)),
-                 launch.sharedBytes, " bytes of shared memory for '",
-                 launch.kernel, "'");
-  const auto &cluster = launch.cluster;
-  if (unsigned blocks = cluster[0] * cluster[1] * cluster[2]; blocks > 8)
-    driver.check(driver.cuFuncSetAttribute(function, LargeClusterAllowed, 1),
-                 "clusters of ", blocks, " blocks for '", launch.kernel, "'");
-  return function;
-}
-
-Address CudaProgram::addressOf(const LaunchArgument &argument) const {
-  const void *memory = argument.kind == LaunchArgument::Arena
-                           ? arena + argument.value
-                           : buffers[argument.value];
-  return reinterpret_cast<Address>(memory);
-}
-
-/// The driver's name of an element type, by its bytes: copies know no other
-/// difference.
-static TensorType tensorType(bsr_type type) {
-  switch (bsr_type_bytes(type)) {
-  case 1:
-    return UInt8;
-  case 2:
-    return UInt16;
-  case 4:
-    return UInt32;
-  default:
-    return UInt64;
-  }
-}
-
-void CudaProgram::encode(const LaunchArgument &argument,
-                         TensorMapBytes &to) const {
-  const LaunchArgument::Map &map = *argument.map;
-  // The driver counts dimensions from the innermost.
-  std::vector<uint64_t> sizes(map.shape.rbegin(), map.shape.rend()), strides;
-  std::vector<uint32_t> box(map.box.rbegin(), map.box.rend()),
-      ones(map.box.size(), 1);
-  uint64_t stride = uint64_t(bsr_type_bytes(map.type));
-  for (uint64_t size : sizes)
-    strides.push_back(stride *= size);
-  int swizzle = 0;
-  for (int64_t bytes = map.swizzle; bytes >= 32; bytes /= 2)
-    ++swizzle;
-  const int noInterleave = 0, linesOf128Bytes = 2, zerosOutside = 0;
-  driver.check(driver.cuTensorMapEncodeTiled(
-                   &to, tensorType(map.type), unsigned(sizes.size()),
-                   reinterpret_cast<void *>(addressOf(argument)), sizes.data(),
-                   strides.data(), box.data(), ones.data(), noInterleave,
-                   swizzle, linesOf128Bytes, zerosOutside),
-               "a tensor map");
-}
-
-void CudaProgram::enqueue(const Launch &launch) {
-  std::vector<TensorMapBytes> values(launch.arguments.size());
-  std::vector<void *> parameters;
-  for (size_t i = 0; i < values.size(); ++i) {
-    const LaunchArgument &argument = launch.arguments[i];
-    if (argument.map) {
-      encode(argument, values[i]);
-    } else if (argument.kind == LaunchArgument::Number) {
-      auto number = uint32_t(argument.value);
-      std::memcpy(values[i].bytes, &number, sizeof number);
-    } else {
-      Address address = addressOf(argument);
-      std::memcpy(values[i].bytes, &address, sizeof address);
-    }
-    parameters.push_back(values[i].bytes);
-  }
-  LaunchAttribute cluster{LaunchAttribute::cluster, 0, {}};
-  std::copy(launch.cluster.begin(), launch.cluster.end(), cluster.extents);
-  LaunchConfig config{{launch.grid[0], launch.grid[1], launch.grid[2]},
-                      {launch.block[0], launch.block[1], launch.block[2]},
-                      unsigned(launch.sharedBytes),
-                      device.stream,
-                      &cluster,
-                      launch.cluster == std::array<unsigned, 3>{1, 1, 1} ? 0u
-                                                                         : 1u};
-  driver.check(driver.cuLaunchKernelEx(&config, find(launch), parameters.data(),
-                                       nullptr),
-               "'", launch.kernel, "' to be launched");
-}
-
-std::vector<const Launch *> CudaProgram::select(Times times) const {
-  std::vector<const Launch *> selected;
-  for (const Launch &launch : manifest.launches)
-    if (std::count(times.begin(), times.end(), launch.when))
-      selected.push_back(&launch);
-  return selected;
 }
 
 void CudaProgram::measure(Times times) {
-  std::vector<const Launch *> launches = select(times);
+  std::vector<const Launch *> launches = kernels.select(times);
   while (events.size() <= launches.size()) {
     events.emplace_back();
     driver.check(driver.cuEventCreate(&events.back(), 0), "an event");
@@ -225,7 +93,7 @@ void CudaProgram::measure(Times times) {
 }
 
 void CudaProgram::run(GraphExec &exec, Times times) {
-  std::vector<const Launch *> launches = select(times);
+  std::vector<const Launch *> launches = kernels.select(times);
   if (launches.empty())
     return;
   if (!exec) {
@@ -273,9 +141,6 @@ void CudaProgram::run(bool scores, bool patternsChanged) {
 
 std::unique_ptr<Program> CudaDevice::load(const bsr_step &step,
                                           void *const *buffers, void *arena) {
-  if (!step.ptx)
-    fail(BSR_INVALID_STEP, "expected device 'cpu' for step '",
-         step.manifest.name, "', which was compiled for processors, but got '",
-         name(), "'");
+  makeCurrent();
   return std::make_unique<CudaProgram>(*this, step, buffers, arena);
 }

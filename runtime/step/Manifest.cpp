@@ -290,8 +290,12 @@ static void parseLaunches(const JsonObject &object, const std::string &where,
   if (object.has("chip") != object.has("launches"))
     object.refuse(object.has("chip") ? "chip" : "launches",
                   "beside the other of chip and launches, or left out");
+  if (object.has("plan_bytes") && !object.has("chip"))
+    object.refuse("plan_bytes", "left out for processors");
   if (!object.has("chip"))
     return;
+  if (object.has("plan_bytes"))
+    manifest.planBytes = object.integer("plan_bytes", 0, manifest.arenaBytes);
   manifest.chip = object.text("chip");
   const Json &launches = object.array("launches");
   for (size_t i = 0; i < launches.size(); ++i) {

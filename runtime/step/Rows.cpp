@@ -2,22 +2,13 @@
 //
 // Calls compiled functions of rows on the caller's memory.
 
-#include "bsr/rows.h"
-#include "base/Status.h"
-#include <algorithm>
+#include "Rows.h"
 #include <cstring>
 #include <memory>
 #include <new>
 #include <vector>
 
 using namespace bsr;
-
-/// To what a library wants buffers aligned.
-static constexpr size_t alignment = 64;
-
-/// How many parts of the last function, which has the fewest rows, are worth
-/// less than one of the function before it.
-static constexpr int64_t maxLastParts = 3;
 
 namespace {
 /// Memory of a thread, for one call at a time.
@@ -32,7 +23,7 @@ public:
       piece.memory.reset();
       piece.bytes = 0;
       piece.memory.reset(static_cast<char *>(
-          ::operator new(bytes, std::align_val_t(alignment))));
+          ::operator new(bytes, std::align_val_t(rowAlignment))));
       piece.bytes = bytes;
     }
     return piece.memory.get();
@@ -41,7 +32,7 @@ public:
 private:
   struct Delete {
     void operator()(char *memory) const {
-      ::operator delete(memory, std::align_val_t(alignment));
+      ::operator delete(memory, std::align_val_t(rowAlignment));
     }
   };
   struct Piece {
@@ -51,30 +42,10 @@ private:
   std::vector<Piece> pieces;
 };
 
-/// A call of a function for the rows from `first` on, `count` of them.
-struct Part {
-  int64_t function, first, count;
-};
 } // namespace
 
-/// The next part of `rows` rows, of which those before `first` are done.
-static Part nextPart(const bsr_row_function *functions, int64_t numFunctions,
-                     int64_t first, int64_t rows) {
-  int64_t rest = rows - first, chosen = 0, last = numFunctions - 1;
-  while (chosen != last && functions[chosen].rows > rest)
-    ++chosen;
-  if (chosen == last && last > 0 && rest > maxLastParts * functions[last].rows)
-    --chosen;
-  return {chosen, first, std::min(rest, functions[chosen].rows)};
-}
-
-/// Where a buffer begins.
-static char *getData(const bsr_row_buffer &buffer, void *const *addresses) {
-  return static_cast<char *>(addresses[buffer.address]) + buffer.offset;
-}
-
 static void run(const bsr_row_kernel &kernel, void *const *addresses,
-                const Part &part) {
+                const RowPart &part) {
   static thread_local Scratch scratch;
   static thread_local std::vector<void *> taken;
   const bsr_row_function &function = kernel.functions[part.function];
@@ -85,8 +56,7 @@ static void run(const bsr_row_kernel &kernel, void *const *addresses,
     int64_t bytes = buffer.row_bytes;
     char *rows = getData(buffer, addresses) + part.first * bytes;
     taken[i] = rows;
-    if (!bytes ||
-        (isWhole && reinterpret_cast<uintptr_t>(rows) % alignment == 0))
+    if (!bytes || (isWhole && isAligned(rows)))
       continue;
     char *copy = scratch.take(i + 1, function.rows * bytes);
     taken[i] = copy;
@@ -112,57 +82,15 @@ static void run(const bsr_row_kernel &kernel, void *const *addresses,
   }
 }
 
-/// Fails unless `kernel` can be called for `rows` rows at `addresses`.
-static void require(const bsr_row_kernel &kernel, void *const *addresses,
-                    int64_t rows) {
-  requireArgument(kernel.functions, "functions");
-  requireArgument(kernel.buffers, "buffers");
-  if (kernel.num_functions < 1 || rows < 0)
-    fail(BSR_INVALID_ARGUMENT, "expected a function and rows, but got ",
-         kernel.num_functions, " functions and ", rows, " rows");
-  for (int64_t i = 0; i != kernel.num_functions; ++i)
-    if (kernel.functions[i].rows < 1 ||
-        (i > 0 && kernel.functions[i].rows >= kernel.functions[i - 1].rows))
-      fail(BSR_INVALID_ARGUMENT,
-           "expected functions of fewer and fewer rows, but got one of ",
-           kernel.functions[i].rows);
-  if (rows > 0)
-    for (int64_t i = 0; i != kernel.num_addresses; ++i)
-      requireArgument(addresses[i], "addresses");
-  for (int64_t i = 0; i != kernel.num_buffers; ++i) {
-    const bsr_row_buffer &buffer = kernel.buffers[i];
-    if (buffer.address < 0 || buffer.address >= kernel.num_addresses)
-      fail(BSR_INVALID_ARGUMENT, "expected buffer ", i, " at one of ",
-           kernel.num_addresses, " addresses, but got number ", buffer.address);
-    if (buffer.row_bytes < 0)
-      fail(BSR_INVALID_ARGUMENT, "expected rows of some bytes, but got ",
-           buffer.row_bytes, " of buffer ", i);
-    auto at = reinterpret_cast<uintptr_t>(addresses[buffer.address]);
-    if (!buffer.row_bytes && (at + buffer.offset) % alignment)
-      fail(BSR_INVALID_ARGUMENT, "expected buffer ", i,
-           ", which has no rows, at a multiple of ", alignment,
-           " bytes, but got another address");
-  }
-}
-
 bsr_status bsr_run_rows(const bsr_row_kernel *kernel, void *const *addresses,
                         int64_t rows, int64_t *missing) {
   return guarded([&] {
     requireArgument(kernel, "kernel");
     requireArgument(addresses, "addresses");
     requireArgument(missing, "missing");
-    require(*kernel, addresses, rows);
-    auto forParts = [&](auto visit) {
-      for (int64_t first = 0; first < rows;) {
-        Part part =
-            nextPart(kernel->functions, kernel->num_functions, first, rows);
-        if (!visit(part))
-          return;
-        first += part.count;
-      }
-    };
+    requireRows(*kernel, addresses, rows);
     int64_t needed = -1;
-    forParts([&](const Part &part) {
+    forParts(*kernel, rows, [&](const RowPart &part) {
       if (!kernel->functions[part.function].run)
         needed = part.function;
       return needed < 0;
@@ -170,7 +98,7 @@ bsr_status bsr_run_rows(const bsr_row_kernel *kernel, void *const *addresses,
     *missing = needed;
     if (needed >= 0)
       return;
-    forParts([&](const Part &part) {
+    forParts(*kernel, rows, [&](const RowPart &part) {
       run(*kernel, addresses, part);
       return true;
     });

@@ -80,7 +80,13 @@ def open_context():
     expect(SUCCESS, "cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
     expect(INVALID_CONTEXT, "cuCtxSynchronize")
     expect(INVALID_CONTEXT, "cuCtxSetCurrent", Handle(8))
+    own = Handle(8)
+    expect(SUCCESS, "cuCtxGetCurrent", ctypes.byref(own))
+    assert own.value is None
     expect(SUCCESS, "cuCtxSetCurrent", context)
+    expect(SUCCESS, "cuCtxGetCurrent", ctypes.byref(own))
+    assert own.value == context.value
+    expect(INVALID_VALUE, "cuCtxGetCurrent", None)
     return context
 
 
@@ -171,11 +177,25 @@ def check_failure(module, context):
     expect(INVALID_HANDLE, "cuModuleUnload", module)
 
 
+def check_capture():
+    stream, graph, status = Handle(), Handle(), ctypes.c_int(7)
+    expect(INVALID_HANDLE, "cuStreamIsCapturing", Handle(8), ctypes.byref(status))
+    expect(SUCCESS, "cuStreamCreate", ctypes.byref(stream), 0)
+    expect(INVALID_VALUE, "cuStreamIsCapturing", stream, None)
+    for wanted, call, arguments in (0, "cuStreamBeginCapture_v2", (0,)), (1, "cuStreamEndCapture", (ctypes.byref(graph),)):
+        expect(SUCCESS, "cuStreamIsCapturing", stream, ctypes.byref(status))
+        assert status.value == wanted
+        expect(SUCCESS, call, stream, *arguments)
+    expect(SUCCESS, "cuGraphDestroy", graph)
+    expect(SUCCESS, "cuStreamDestroy_v2", stream)
+
+
 context = open_context()
 module = check_modules()
 word = check_memory()
 check_launches(module, word)
 check_maps(word)
+check_capture()
 expect(SUCCESS, "cuMemFree_v2", word)
 expect(INVALID_VALUE, "cuMemFree_v2", word)
 check_failure(module, context)

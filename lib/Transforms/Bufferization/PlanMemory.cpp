@@ -44,6 +44,8 @@ struct Buffer {
   int64_t size;
   /// The first and the last operation of the step's body that uses it.
   int64_t begin, end;
+  /// Whether it holds a plan, which keeps from step to step.
+  bool isPlan;
   int64_t offset = 0;
 
   bool isLiveWith(const Buffer &other) const {
@@ -99,8 +101,8 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
         return WalkResult::interrupt();
       last = position[body.getTerminator()];
     }
-    buffers.push_back(
-        {alloc, getSize(alloc.getType(), layout), std::min(first, last), last});
+    buffers.push_back({alloc, getSize(alloc.getType(), layout),
+                       std::min(first, last), last, isPlan});
     return WalkResult::advance();
   });
   if (result.wasInterrupted())
@@ -115,19 +117,22 @@ static Peak findPeak(ArrayRef<Buffer> buffers) {
       }));
 }
 
-/// What is placed first: a larger rank.
+/// What is placed first, behind plans: a larger rank.
 using Rank = std::tuple<int64_t, int64_t, int64_t>;
 
 /// Gives each buffer an offset, the lowest place that no buffer of a larger
 /// rank and live at the same time occupies, and returns the bytes of the arena
 /// (greedy; Pisarchyk and Lee, "Efficient memory management for deep neural net
-/// inference", 2020).
+/// inference", 2020). Plans, which are live with everything, come first: one
+/// piece at the start of the arena, which can be kept without the rest.
 static int64_t place(MutableArrayRef<Buffer> buffers,
                      llvm::function_ref<Rank(const Buffer &)> getRank) {
   SmallVector<Buffer *> order;
   for (Buffer &buffer : buffers)
     order.push_back(&buffer);
   llvm::sort(order, [&](Buffer *a, Buffer *b) {
+    if (a->isPlan != b->isPlan)
+      return a->isPlan;
     Rank first = getRank(*a), second = getRank(*b);
     return first != second ? first > second : a < b;
   });

@@ -265,6 +265,8 @@ static LogicalResult addKernels(func::FuncOp step, json::Object &manifest) {
   manifest["kernels"] = getKernels(*launches);
   manifest["chip"] = chip;
   manifest["launches"] = std::move(*launches);
+  if (int64_t bytes = getPlanBytes(step))
+    manifest["plan_bytes"] = bytes;
   return success();
 }
 

@@ -4,14 +4,17 @@
 // nothing else, so that the runtime needs no code of it.
 
 #include "LaunchList.h"
+#include "bsr/Analysis/Plans.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -186,11 +189,25 @@ static LogicalResult addLaunches(func::FuncOp function, StringRef when,
 
 FailureOr<json::Array> bsr::getLaunches(func::FuncOp step) {
   json::Array launches;
-  SymbolTable symbols(step->getParentOp());
-  auto plans = symbols.lookup<func::FuncOp>((step.getName() + "_plans").str());
+  func::FuncOp plans = getPlans(step);
   if (plans && failed(addLaunches(plans, "pattern", launches)))
     return failure();
   if (failed(addLaunches(step, "step", launches)))
     return failure();
   return launches;
+}
+
+int64_t bsr::getPlanBytes(func::FuncOp step) {
+  int64_t bytes = 0;
+  DataLayout layout = DataLayout::closest(step);
+  if (func::FuncOp plans = getPlans(step))
+    plans.walk([&](memref::ViewOp part) {
+      MemRefType type = part.getType();
+      int64_t size = type.getNumElements() *
+                     layout.getTypeSize(type.getElementType()).getFixedValue();
+      if (auto offset = getConstantIntValue(part.getByteShift()))
+        bytes = std::max(bytes, *offset + size);
+    });
+  // What is not of plans begins at the next line of memory.
+  return llvm::alignTo(bytes, 64);
 }

@@ -16,6 +16,10 @@ namespace mlir::bsr {
 /// and on parts of the arena, its last argument.
 FailureOr<llvm::json::Array> getLaunches(func::FuncOp step);
 
+/// How many bytes from the start of the arena on the plans of `step` take; 0
+/// without plans.
+int64_t getPlanBytes(func::FuncOp step);
+
 } // namespace mlir::bsr
 
 #endif // BSR_TRANSFORMS_LIBRARY_LAUNCHLIST_H

@@ -17,7 +17,7 @@ from torch import Tensor
 from sparse_opt import _activations, _given, _library
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._products import Matrix
-from sparse_opt.torch import _linear, _lookup, _private, _sharded
+from sparse_opt.torch import _gpu, _linear, _lookup, _private, _sharded
 
 
 class Blocks(torch.nn.Module):
@@ -37,6 +37,11 @@ class Blocks(torch.nn.Module):
     _path = ""  # then, its name in the model
     # Of a weight that has another name, too: what transformers saves under that one alone.
     _tied_weights_keys: Mapping[str, str] = {}
+    _DEVICES = "a processor or an NVIDIA GPU"
+
+    @classmethod
+    def _runs_on(cls, device: torch.device) -> bool:
+        return device.type == "cpu" or device.type == "cuda" and torch.version.hip is None
 
     def __init__(
         self,
@@ -51,7 +56,11 @@ class Blocks(torch.nn.Module):
         rows, cols = _given.block(block)
         dtype = torch.get_default_dtype() if dtype is None else dtype
         where = _device(device)
-        _require_shape(type(self).__name__, shape, (rows, cols), dtype, where)
+        _require_shape(type(self).__name__, shape, (rows, cols), dtype)
+        if not self._runs_on(where):
+            raise StepError(
+                f"expected {type(self).__name__} on {self._DEVICES}, but got '{where}'"
+            )
         mask = _mask(pattern, (shape[0] // rows, shape[1] // cols), density)
         self.shape, self.block = shape, (rows, cols)
         # Whether it stands for a layer whose weight is [columns, rows].
@@ -61,8 +70,8 @@ class Blocks(torch.nn.Module):
         )
         # At a line of memory, where kernels read it.
         found = torch.from_numpy(self.matrix.pattern_of(mask)).clone()
-        self.register_buffer("pattern", found)
-        self.register_buffer("num_updates", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("pattern", found.to(where))
+        self.register_buffer("num_updates", torch.zeros((), dtype=torch.int64, device=where))
 
     @property
     def matrix(self) -> Matrix:
@@ -76,7 +85,7 @@ class Blocks(torch.nn.Module):
 
     def mask(self) -> Tensor:
         """Returns which blocks are stored, true for these."""
-        mask = torch.zeros(self.matrix.grid, dtype=torch.bool)
+        mask = torch.zeros(self.matrix.grid, dtype=torch.bool, device="cpu")
         _, rows, cols = self._places()
         mask[rows, cols] = True
         return mask
@@ -105,14 +114,15 @@ class Blocks(torch.nn.Module):
     def to_sparse_bsr(self) -> Tensor:
         """Returns the matrix as PyTorch's `sparse_bsr` tensor. Its values are the parameter's
         own memory where blocks lie row by row, as they do until an update moves them."""
-        row_ptr, cols, slots = self.matrix.rows_of(self.pattern.numpy())
+        row_ptr, cols, slots = self.matrix.rows_of(_gpu.host(self.pattern))
         values = _sharded.whole(self.weight)
         if np.array_equal(slots, np.arange(len(slots))):
             values = values[: len(slots)]
         else:
             values = values[torch.from_numpy(slots).long()]
         indices = (torch.from_numpy(row_ptr.copy()), torch.from_numpy(cols.copy()))
-        return torch.sparse_bsr_tensor(*indices, values, self.shape, check_invariants=False)
+        crow, col = (index.to(values.device) for index in indices)
+        return torch.sparse_bsr_tensor(crow, col, values, self.shape, check_invariants=False)
 
     @torch.no_grad()
     def take_sparse_bsr(self, matrix: Tensor) -> None:
@@ -138,7 +148,7 @@ class Blocks(torch.nn.Module):
             raise StepError(f"expected at most {slots} blocks, but got {count}")
         values = given.new_zeros(slots, *self.block)
         values[:count] = given
-        row_ptr, columns = (index.numpy() for index in indices)
+        row_ptr, columns = map(_gpu.host, indices)
         found = self.matrix.pattern_from(row_ptr, columns, np.arange(count))
         self.pattern.copy_(torch.from_numpy(found))
         _sharded.take_whole(self.weight, values.to(self.weight.dtype))
@@ -158,13 +168,14 @@ class Blocks(torch.nn.Module):
         and the gradients of results."""
         raise NotImplementedError
 
-    @staticmethod
-    def _require_processor(x: Tensor, weight: Tensor) -> None:
-        if not (x.is_cpu and weight.is_cpu):
+    def _require_together(self, x: Tensor, weight: Tensor) -> None:
+        pattern = self.pattern
+        if x.is_cpu and weight.is_cpu and pattern.is_cpu:
+            return
+        if not x.device == weight.device == pattern.device or not self._runs_on(x.device):
             raise StepError(
-                "expected a block-sparse layer and its input on a processor, but got"
-                f" '{weight.device}' and '{x.device}': GPUs run whole steps"
-                " (sparse_opt.compile)"
+                f"expected a block-sparse layer and its input on {self._DEVICES}, but got"
+                f" '{weight.device}', its pattern on '{pattern.device}', and '{x.device}'"
             )
 
     def _require_no_transform(self) -> None:
@@ -193,7 +204,7 @@ class Blocks(torch.nn.Module):
             state_dict[f"{prefix}pattern"] = self.pattern.clone()
             state_dict[f"{prefix}num_updates"] = self.num_updates.clone()
         pattern = state_dict.get(f"{prefix}pattern")
-        if isinstance(pattern, Tensor) and pattern.device.type == "cpu":
+        if isinstance(pattern, Tensor) and not pattern.is_meta:
             _linear.require_own(f"{prefix}weight", self.matrix, pattern)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
@@ -214,7 +225,7 @@ class Linear(Blocks):
         does its gradient: `relu`, `gelu`, `gelu_tanh` (the approximation by a hyperbolic
         tangent) or `silu`.
       dtype: float32, float64, bfloat16 or float16; sums are taken in float32 at least.
-      device: that of PyTorch's default, which has to be a processor.
+      device: of PyTorch's, a processor or an NVIDIA GPU (docs/layers.md); else its default.
 
     Attributes:
       weight: the parameter, `[slots, block rows, block columns]`, in the order of rows.
@@ -272,14 +283,14 @@ class Linear(Blocks):
         if not isinstance(x, Tensor):
             raise _given.refusal(f"activations [..., {self.in_features}]", x)
         if self._is_dense:
-            if not torch.is_autocast_enabled("cpu"):
+            if not torch.is_autocast_enabled(x.device.type):
                 self._require_activations(x, self.weight)
             y = torch.nn.functional.linear(x, self.weight, self.bias)
             return _linear.ACTIVATIONS[self.activation](y) if self.activation else y
         self._require_no_transform()
         weight: Tensor = self.weight
         bias: Tensor | None = self.bias
-        if torch.is_autocast_enabled("cpu"):
+        if torch.is_autocast_enabled(x.device.type):
             x, weight = _cast(x), _cast(weight)
             bias = bias if bias is None else _cast(bias)
         self._require_activations(x, weight)
@@ -292,7 +303,7 @@ class Linear(Blocks):
                 if bias.shape != wanted
                 else f"expected a bias of {weight.dtype}, but got one of {bias.dtype}"
             )
-        self._require_processor(x, weight)
+        self._require_together(x, weight)
         y = _linear.call(
             x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
         )
@@ -329,7 +340,8 @@ class Embedding(Blocks):
       num_embeddings: how many rows the table has.
       embedding_dim: of a row.
       padding_idx: a row without a gradient, or None.
-      block, density, pattern, dtype, device: as of `Linear`; blocks have rows of the table.
+      block, density, pattern, dtype, device: as of `Linear`, on a processor; blocks have rows
+        of the table.
 
     Values begin as those of `torch.nn.Embedding` do, normally distributed, and zeros in the
     row of `padding_idx`. A `Linear` that shares `weight`, `pattern` and `num_updates`
@@ -338,6 +350,12 @@ class Embedding(Blocks):
     Raises:
       StepError: an argument is of a wrong type or value; blocks do not divide the table.
     """
+
+    _DEVICES = "a processor"
+
+    @classmethod
+    def _runs_on(cls, device: torch.device) -> bool:
+        return device.type == "cpu"
 
     @_given.options()
     def __init__(
@@ -378,7 +396,7 @@ class Embedding(Blocks):
             return torch.nn.functional.embedding(indices, self.weight, self.padding_idx)
         self._require_no_transform()
         weight: Tensor = self.weight
-        self._require_processor(indices, weight)
+        self._require_together(indices, weight)
         y: Tensor = _lookup.lookup(indices, weight, self.pattern, *self.shape)
         if self.padding_idx is not None and y.requires_grad:
             y = torch.where((indices == self.padding_idx)[..., None], y.detach(), y)
@@ -403,7 +421,7 @@ def _cast(tensor: Tensor) -> Tensor:
     """Returns a tensor as autocast gives it to a linear layer."""
     if not tensor.is_floating_point() or tensor.dtype == torch.float64:
         return tensor
-    return tensor.to(torch.get_autocast_dtype("cpu"))
+    return tensor.to(torch.get_autocast_dtype(tensor.device.type))
 
 
 def _require_shape(
@@ -411,7 +429,6 @@ def _require_shape(
     shape: tuple[int, int],
     block: tuple[int, int],
     dtype: torch.dtype,
-    device: torch.device,
 ) -> None:
     """Raises `StepError` for a weight that no layer of blocks can have."""
     if any(extent % size for extent, size in zip(shape, block)):
@@ -422,11 +439,6 @@ def _require_shape(
     if not isinstance(dtype, torch.dtype) or dtype not in _linear.TYPES:
         raise _given.refusal(
             f"{name} to have values of float32, float64, bfloat16 or float16", dtype
-        )
-    if device.type != "cpu":
-        raise StepError(
-            f"expected {name} on a processor, but got '{device}': GPUs run whole steps"
-            " (sparse_opt.compile)"
         )
 
 
@@ -453,7 +465,7 @@ def _mask(
     if isinstance(pattern, str) and pattern == "random":
         count = count_blocks(density, grid)
         drawn = np.zeros(grid[0] * grid[1], np.bool_)
-        drawn[torch.randperm(drawn.size)[:count].numpy()] = True
+        drawn[torch.randperm(drawn.size)[:count].cpu().numpy()] = True
         return drawn.reshape(grid)
     mask = _given.mask(FIRST_PATTERN, pattern)
     if mask.shape != grid or not mask.any():

@@ -20,7 +20,7 @@ from torch import Tensor
 from sparse_opt import _products
 from sparse_opt._errors import StepError
 from sparse_opt._products import Matrix, Threads, Wanted
-from sparse_opt.torch import _private
+from sparse_opt.torch import _gpu, _private
 
 TYPES = {
     torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16",
@@ -57,7 +57,7 @@ def tiles(dense: Tensor, block: tuple[int, int]) -> Tensor:
 
 def places(matrix: Matrix, pattern: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the slots that have a block, and the block row and column of each."""
-    rows, cols = matrix.blocks_of(pattern.numpy())
+    rows, cols = matrix.blocks_of(_gpu.host(pattern))
     slots = np.flatnonzero(rows >= 0)
     return torch.from_numpy(slots), torch.from_numpy(rows[slots]), torch.from_numpy(cols[slots])
 
@@ -93,12 +93,7 @@ def require_pattern(matrix: Matrix, pattern: Tensor) -> None:
     version = -1 if pattern.is_inference() else pattern._version
     if version >= 0 and _CHECKED.get(key[0]) == (key[1], version):
         return
-    if reason := matrix.obstacle(pattern.numpy()):
-        raise StepError(
-            f"expected the pattern of {matrix.slots} blocks of {matrix.block_rows}x"
-            f"{matrix.block_cols} in {matrix.rows}x{matrix.cols}, but got {reason}: a"
-            " layer's weight and pattern belong together, and are neither averaged nor cast"
-        )
+    _gpu.require_indices(matrix, pattern.numpy())
     if len(_CHECKED) > 100_000:
         _CHECKED.clear()
     _CHECKED[key[0]] = key[1], version
@@ -117,7 +112,7 @@ def _threads(count: int) -> Threads:
 
 def require_own(name: str, matrix: Matrix, pattern: Tensor) -> None:
     """Raises `StepError` for a pattern that a weight cannot have."""
-    if reason := matrix.obstacle(pattern.numpy()):
+    if reason := matrix.obstacle(_gpu.host(pattern)):
         raise StepError(
             f"expected the pattern of '{name}', {matrix.rows}x{matrix.cols} in blocks of"
             f" {matrix.block_rows}x{matrix.block_cols}, but got {reason}: the state is of"
@@ -129,6 +124,19 @@ def _flat(tensor: Tensor) -> Tensor:
     """Returns a tensor whose elements lie behind each other from a line of memory on."""
     tensor = tensor.contiguous()
     return tensor if tensor.data_ptr() % 64 == 0 else tensor.clone()
+
+
+def _run(
+    matrix: Matrix, wanted: Wanted, tokens: int, given: dict[str, Tensor], key: Tensor
+) -> None:
+    """Computes what is wanted of tensors by name, where they lie; `key` is the pattern as its
+    layer has it."""
+    if _gpu.has(key):
+        _gpu.run(matrix, wanted, tokens, given, key)
+        return
+    require_pattern(matrix, key)
+    addresses = {name: tensor.data_ptr() for name, tensor in given.items()}
+    _products.run(matrix, wanted, tokens, addresses, threads())
 
 
 def call(
@@ -178,29 +186,23 @@ def _result(
 ) -> tuple[Tensor, Tensor | None]:
     """Returns the result, and what its activation is applied to, if that is wanted."""
     y = x.new_empty((*x.shape[:-1], out_features))
-    addresses = {"y": y.data_ptr()}
+    given = {"y": y, "x": x.contiguous(), "w": _flat(weight), "pattern": _flat(pattern)}
     z = None
     if wants_z:
-        z = torch.empty_like(y)
-        addresses["z"] = z.data_ptr()
-    matrix = matrix_of(weight, out_features, in_features)
-    require_pattern(matrix, pattern)
-    x, weight, pattern = x.contiguous(), _flat(weight), _flat(pattern)
-    addresses |= {"x": x.data_ptr(), "w": weight.data_ptr(), "pattern": pattern.data_ptr()}
+        z = given["z"] = torch.empty_like(y)
     if bias is not None:
-        bias = _flat(bias)
-        addresses["b"] = bias.data_ptr()
-    _products.run(
-        matrix,
+        given["b"] = _flat(bias)
+    _run(
+        matrix_of(weight, out_features, in_features),
         _forward(bias is not None, activation, wants_z),
         x.numel() // in_features,
-        addresses,
-        threads(),
+        given,
+        pattern,
     )
     return y, z
 
 
-@torch.library.custom_op("sparse_opt::linear", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("sparse_opt::linear", mutates_args=(), device_types=("cpu", "cuda"))
 def linear(
     x: Tensor,
     weight: Tensor,
@@ -226,7 +228,7 @@ def _(
 
 
 @torch.library.custom_op(
-    "sparse_opt::linear_activated", mutates_args=(), device_types="cpu"
+    "sparse_opt::linear_activated", mutates_args=(), device_types=("cpu", "cuda")
 )
 def linear_activated(
     x: Tensor,
@@ -293,19 +295,14 @@ def _gradients(
         db = dy.reshape(tokens, out_features).sum(0, dtype=total)
     if wants_x or wants_weight:
         matrix = matrix_of(weight, out_features, in_features)
-        require_pattern(matrix, pattern)
-        dy, x, weight, pattern = dy.contiguous(), x.contiguous(), _flat(weight), _flat(pattern)
-        z = z if z is None else z.contiguous()
-        given = {"dy": dy, "x": x, "z": z, "w": weight, "dw": dw, "db": db, "dx": dx, "pattern": pattern}
+        given = {"dy": dy.contiguous(), "x": x.contiguous(), "w": _flat(weight), "dx": dx}
+        given |= {"pattern": _flat(pattern), "dw": dw, "db": db}
+        if z is not None:
+            given["z"] = z.contiguous()
         bias = wants_bias and wants_weight
-        _products.run(
-            matrix,
-            _backward_of(bias, wants_x, wants_weight, activation),
-            tokens,
-            {name: tensor.data_ptr() for name, tensor in given.items() if tensor is not None},
-            threads(),
-        )
-        if wants_weight:
+        wanted = _backward_of(bias, wants_x, wants_weight, activation)
+        _run(matrix, wanted, tokens, given, pattern)
+        if wants_weight and not _gpu.has(pattern):
             # Kernels leave anything in slots without a block.
             stored = matrix.rows_of(pattern.numpy())[2]
             if len(stored) < matrix.slots:
@@ -316,7 +313,7 @@ def _gradients(
 
 
 @torch.library.custom_op(
-    "sparse_opt::linear_backward", mutates_args=(), device_types="cpu"
+    "sparse_opt::linear_backward", mutates_args=(), device_types=("cpu", "cuda")
 )
 def linear_backward(
     dy: Tensor,
@@ -439,7 +436,7 @@ def scores(
         torch.cat([part.reshape(-1, part.shape[-1]).to(dtype) for part in parts]).contiguous()
         for parts in zip(*kept)
     )
-    return _products.scores(
-        dataclasses.replace(matrix, type=TYPES[dtype]), "l1", x.shape[0], x.data_ptr(),
-        dy.data_ptr(), threads(),
-    )  # fmt: skip
+    matrix = dataclasses.replace(matrix, type=TYPES[dtype])
+    if _gpu.has(x):
+        return _gpu.scores(matrix, "l1", x, dy)
+    return _products.scores(matrix, "l1", x.shape[0], x.data_ptr(), dy.data_ptr(), threads())

@@ -126,6 +126,11 @@ class Ages:
                 )
         weights = self._weights()
         for name, weight in weights.items():
+            if not weight.is_cpu:
+                raise StepError(
+                    "expected layers on a processor for new_step and new_ramp, but got"
+                    f" '{name}' on '{weight.device}'"
+                )
             owner = next(o for o in self._optimizers if _group_of(o, weight) is not None)
             if step == "block" and not isinstance(owner, _CORRECTING):
                 raise StepError(

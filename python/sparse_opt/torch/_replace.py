@@ -28,7 +28,7 @@ def _largest(weight: Tensor, block: tuple[int, int], density: float) -> Tensor:
     norms = _linear.tiles(weight.detach(), block).to(torch.float64).abs().sum((2, 3))
     count = count_blocks(density, (norms.shape[0], norms.shape[1]))
     mask = torch.zeros(norms.numel(), dtype=torch.bool)
-    mask[torch.from_numpy(_library.choose("highest", norms.flatten().numpy(), count))] = True
+    mask[torch.from_numpy(_library.choose("highest", norms.flatten().cpu().numpy(), count))] = True
     return mask.reshape(norms.shape)
 
 
@@ -194,6 +194,7 @@ def sparsify(
     for module, name, child, *_ in found:
         setattr(module, name, modules[id(child)])
     _note_ties(model)
+    _note_resizing(model)
     for module in model.modules():
         # Kernels of their own for inference read dense weights; without these they call
         # their layers.
@@ -218,6 +219,32 @@ def _note_ties(model: torch.nn.Module) -> None:
             layer = part.get_submodule(weight.rpartition(".")[0])
             if isinstance(layer, Blocks):
                 layer._tied_weights_keys = {key: key for key in ("pattern", "num_updates")}
+
+
+_RESIZE = "resize_token_embeddings"
+
+
+def _refuse_resizing(*arguments: Any, **options: Any) -> None:
+    raise StepError(
+        f"expected dense embeddings for {_RESIZE}, but got layers of blocks: call it in front"
+        " of sparsify, or of nn.densify(model) and sparsify that again"
+    )
+
+
+def _note_resizing(model: torch.nn.Module) -> None:
+    """Lets the method of transformers that replaces embeddings and heads, which takes slots
+    for tokens, say what to do for as long as these have blocks."""
+    for part in model.modules():
+        if not hasattr(type(part), _RESIZE):
+            continue
+        vars(part).pop(_RESIZE, None)
+        try:
+            named: Any = part
+            own = named.get_input_embeddings(), named.get_output_embeddings()
+        except NotImplementedError:
+            continue  # It has none.
+        if any(isinstance(layer, Blocks) for layer in own):
+            vars(part)[_RESIZE] = _refuse_resizing
 
 
 def _rule_of(
@@ -389,6 +416,7 @@ def densify(model: torch.nn.Module) -> torch.nn.Module:
                 if id(child) not in made:
                     made[id(child)] = _whole(child)
                 setattr(module, name, made[id(child)])
+    _note_resizing(model)
     return model
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 
-from sparse_opt import _given
+from sparse_opt import _given, _statistics
 from sparse_opt._errors import StepError
 from sparse_opt._library import PatternUpdate
 from sparse_opt._method import Method
@@ -112,26 +112,37 @@ class Sparsity:
                 require_first(member, int(layer.mask().sum()))
         self._keep()
 
-    def update(self) -> int:
-        """Does the updates that are due after one more step; returns how many blocks were
-        pruned. Call it after `optimizer.step()`.
+    def update(self) -> dict[str, Any]:
+        """Does the updates that are due after one more step. Call it after
+        `optimizer.step()`.
 
         Where gradients that score blocks are no numbers (a step that a GradScaler skips),
         the update is made after the next step.
+
+        Returns:
+          What `sparse_opt.Sparsity.update` does, of the weights that are trained, for
+          `sparse_opt.Recorder`: `pruned` and `regrown` blocks, `turnover`, `drop`, `density`,
+          `imbalance`, and of each weight `weight_density` and so on; without `used` and `lost`,
+          which take the history of a run. Nothing where no update was due.
         """
         layers = _updates.trained(self._model)
         due = {**self._late, **dict(self._due(self.done + 1))}
         due = {name: update for name, update in due.items() if name in layers}
-        pruned: int | None = 0
+        entry: dict[str, Any] = {}
+        updated: dict[str, Any] | None = {}
         if due:
             optimizers = _updates.optimizers_of(layers, self._given)
-            pruned = _updates.update(
+            updated = _updates.update(
                 layers, optimizers, due, self._seed, self._start, self._ages
             )
-        self._late = due if pruned is None else {}
+        if updated:
+            patterns = _updates.compiled(layers).patterns
+            both = [(p, updated[p.name].statistics) for p in patterns]
+            entry = _statistics.of_update(both, due, has_history=False)
+        self._late = due if updated is None else {}
         self.done += 1
         self._keep()
-        return pruned or 0
+        return entry
 
     def _due(self, step: int) -> Iterator[tuple[str, PatternUpdate | tuple[Method, float]]]:
         """Yields what is updated after so many steps, by the names of weights."""

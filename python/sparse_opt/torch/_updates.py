@@ -22,7 +22,7 @@ from torch.nn.utils import parametrize
 from sparse_opt import _given, _method, _pattern_updates, _products, _runtime
 from sparse_opt._errors import StepError
 from sparse_opt._pattern_updates import Due, Weight, needs_scores, require_scores
-from sparse_opt.torch import _linear, _sharded
+from sparse_opt.torch import _gpu, _linear, _sharded
 from sparse_opt.torch._new_blocks import Ages, Start, is_by_slots
 
 
@@ -123,10 +123,10 @@ def update(
     seed: int,
     start: Start,
     ages: Ages | None = None,
-) -> int | None:
+) -> dict[str, Weight] | None:
     """Updates the patterns of layers, of a model's all, by the names of their weights;
-    returns how many blocks were pruned, or None if gradients that are to score blocks are no
-    numbers: then nothing has changed."""
+    returns what they are then, or None if gradients that are to score blocks are no numbers:
+    then nothing has changed."""
     require_alike(layers)
     scored = [name for name in layers if name in due and needs_scores(due[name])]
     scores = {name: _scores(name, layers[name]) for name in scored}
@@ -135,13 +135,13 @@ def update(
     weights = {
         name: Weight(
             layer.matrix,
-            layer.pattern.numpy(),
+            _gpu.host(layer.pattern),
             _numpy(_sharded.whole(layer.weight)),
             int(layer.num_updates),
         )
         for name, layer in layers.items()
     }
-    pruned = _pattern_updates.update(weights, due, scores, seed)
+    _pattern_updates.update(weights, due, scores, seed)
     with torch.no_grad():
         for name, layer in layers.items():
             weight = weights[name]
@@ -167,11 +167,13 @@ def update(
                     _fill(tensor, new, mean)
             if ages is not None:
                 ages.begin(name, changed, new)
-    return pruned
+    return weights
 
 
 def _numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
-    """Returns a tensor's memory; of bfloat16, which NumPy has not, its bits."""
+    """Returns a tensor's memory, or a copy of that of a GPU; of bfloat16, which NumPy has not,
+    its bits."""
+    tensor = tensor.cpu()
     return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
@@ -180,7 +182,7 @@ def require_alike(layers: Mapping[str, Any]) -> None:
     if not _is_distributed():
         return
     own = {
-        name: (zlib.crc32(layer.pattern.numpy()), int(layer.num_updates))
+        name: (zlib.crc32(_gpu.host(layer.pattern).tobytes()), int(layer.num_updates))
         for name, layer in layers.items()
     }
     found: list[Any] = [None] * distributed.get_world_size()
@@ -225,11 +227,12 @@ def _scores(name: str, layer: Any) -> np.ndarray[Any, Any]:
         )
     if kept:
         found = layer.scores(kept)
-    count = torch.tensor(float(bool(kept)))
+    device = layer.weight.device
+    count = torch.tensor(float(bool(kept)), device=device)
     if _is_distributed():
-        shared = torch.from_numpy(found)
+        shared = torch.from_numpy(found).to(device)
         distributed.all_reduce(shared)
-        shared /= distributed.get_world_size()
+        found = _gpu.host(shared / distributed.get_world_size())
         distributed.all_reduce(count)
     if not count:
         how = "call keep_gradients(model) in front of the backward pass"

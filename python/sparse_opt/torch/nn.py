@@ -12,8 +12,8 @@
 The parameter `weight` is a plain dense tensor of the stored blocks, `[slots, block rows,
 block columns]`: optimizers, clipping, `GradScaler`, hooks, `deepcopy` and `state_dict`
 see nothing else, and neither the dense weight nor its gradient is ever made. Forward and
-backward are kernels for the processor, compiled when they are first needed and kept on
-disk (`sparse_opt.cache`). Processors only: a layer on another device is an error.
+backward are kernels for the processor, or for the NVIDIA GPU that a `Linear` lies on,
+compiled when they are first needed and kept on disk (`sparse_opt.cache`).
 """
 
 from __future__ import annotations
@@ -94,15 +94,15 @@ def update_patterns(
         method, drop, norm=norm, density=density, allow_return=allow_return,
     )  # fmt: skip
     try:
-        pruned = _updates.update(layers, optimizers, due, seed, start)
+        updated = _updates.update(layers, optimizers, due, seed, start)
     finally:
         keep_gradients(model, on=False)
-    if pruned is None:
+    if updated is None:
         raise StepError(
             "expected gradients that are numbers to score blocks by, but got infinities or"
             " NaN (a step that a GradScaler skips): update after another step"
         )
-    return pruned
+    return sum(int(weight.statistics.pruned) for weight in updated.values())
 
 
 def keep_gradients(model: torch.nn.Module, on: bool = True) -> None:

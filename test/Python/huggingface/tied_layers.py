@@ -44,8 +44,10 @@ def require_close(a, b, what):
 
 
 # CHECK: 9 layers have blocks now
+# CHECK-COUNT-3: expected dense embeddings for resize_token_embeddings, but got layers of blocks: call it in front of sparsify, or of nn.densify(model) and sparsify that again
 # CHECK: GPT-2
 # CHECK: 9 layers have blocks now
+# CHECK-COUNT-3: expected dense embeddings for resize_token_embeddings
 # CHECK: BERT
 for name, (kind, config, mark, count) in MODELS.items():
     torch.manual_seed(1)
@@ -92,7 +94,9 @@ for name, (kind, config, mark, count) in MODELS.items():
     for other in gradients[1:]:
         assert all(torch.equal(a, b) for a, b in zip(gradients[0], other)), name
 
-    # More tokens: dense in between, old rows as they were.
+    # More tokens: a sentence, of copies too; dense in between, old rows as they were.
+    for other in (model, model.base_model, copy.deepcopy(model)):
+        refuse(other.resize_token_embeddings, 144)
     larger = copy.deepcopy(dense)
     larger.resize_token_embeddings(144, mean_resizing=False)
     nn.sparsify(larger, mark, pattern="largest").eval()

@@ -81,9 +81,9 @@ model = torch.nn.Sequential(nn.Linear(32, 32, block=8, density=0.5), nn.Linear(3
 sparsity = nn.Sparsity(model, sgd(model), [Group(method="set", every=1, drop=0.5)], steps=20)
 model[0].weight.requires_grad_(False)
 before = model[0].dense_weight()
-assert sparsity.update() == 4 and torch.equal(before, model[0].dense_weight())
+assert sparsity.update()["pruned"] == 4 and torch.equal(before, model[0].dense_weight())
 model[0].weight.requires_grad_(True)
-assert sparsity.update() > 4 and [int(layer.num_updates) for layer in model] == [1, 2]
+assert sparsity.update()["pruned"] > 4 and [int(layer.num_updates) for layer in model] == [1, 2]
 
 # Means of rows and columns of each block begin again, too.
 layer = nn.Linear(64, 64, block=8, density=0.25)
@@ -114,7 +114,7 @@ for _ in range(16):
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()
-    pruned.append(sparsity.update())
+    pruned.append(sparsity.update().get("pruned", 0))
     if len(pruned) == 6:
         scaler.update(2.0**20)
 late = next(i for i in range(8, 16) if pruned[i])
@@ -131,7 +131,7 @@ sparsity, pruned = nn.Sparsity(model, optimizer, [Group(method="rigl", every=2, 
 for _ in range(4):
     whole(torch.randn(4, 64)).square().sum().backward()
     optimizer.step()
-    pruned.append(sparsity.update())
+    pruned.append(sparsity.update().get("pruned", 0))
 assert pruned == [0, 8, 0, 8], pruned
 # The names of a compiled model's layers are the model's.
 one, two = copy.deepcopy(model), torch.compile(copy.deepcopy(model), backend="eager")
@@ -280,7 +280,7 @@ def stepped(model, optimizer, sparsity, steps):
         model(torch.randn(8, 32, generator=torch.Generator().manual_seed(step))).square().sum().backward()
         optimizer.step()
         optimizer.zero_grad()
-        pruned.append(sparsity.update())
+        pruned.append(sparsity.update().get("pruned", 0))
     return pruned
 
 

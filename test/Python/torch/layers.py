@@ -262,7 +262,7 @@ assert nn.Linear(32, 48, density=0.01).weight.shape == (1, 16, 16)
 refuse(nn.Linear, 32, 48, pattern="largest")
 # CHECK: expected a mask of 3x2 blocks, of which one is stored at least, but got 4 of 2x2
 refuse(nn.Linear, 32, 48, pattern=torch.ones(2, 2))
-# CHECK: expected Linear on a processor, but got 'meta': GPUs run whole steps (sparse_opt.compile)
+# CHECK: expected Linear on a processor or an NVIDIA GPU, but got 'meta'
 refuse(nn.Linear, 32, 48, device="meta")
 # CHECK: expected Linear to have values of float32, float64, bfloat16 or float16, but got torch.int8
 refuse(nn.Linear, 32, 48, dtype=torch.int8)
@@ -270,7 +270,7 @@ refuse(nn.Linear, 32, 48, dtype=torch.int8)
 refuse(layer, torch.randn(5, 32).double())
 # CHECK: expected activations [..., 32] of torch.float32, but got [5, 16] of torch.float32
 refuse(layer, torch.randn(5, 16))
-# CHECK: expected a block-sparse layer and its input on a processor, but got 'cpu' and 'meta': GPUs run whole steps (sparse_opt.compile)
+# CHECK: expected a block-sparse layer and its input on a processor or an NVIDIA GPU, but got 'cpu', its pattern on 'cpu', and 'meta'
 refuse(layer, torch.empty(5, 32, device="meta"))
 # CHECK: expected a weight of 48x32, but got 32x48
 refuse(layer.take_dense, torch.zeros(32, 48))

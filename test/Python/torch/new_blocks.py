@@ -11,7 +11,7 @@ import sparse_opt.torch
 import torch
 from refusals import refuse
 from sparse_opt import Group
-from sparse_opt.torch import nn
+from sparse_opt.torch import _new_blocks, nn
 from torch.optim import SGD, Adagrad, Adam, Adamax, AdamW, NAdam, RAdam
 from torch.utils._pytree import tree_flatten
 
@@ -410,6 +410,9 @@ refuse(scheduled(new_ramp=2).load_state_dict, own.state_dict())
 for wrong in ({}, {"new_step": "block", "blocks": {"weight": [3]}}):
     refuse(own.load_state_dict, {**own.state_dict(), "new_blocks": wrong})
 own.load_state_dict(scheduled().state_dict())
+# CHECK-NEXT: expected layers on a processor for new_step and new_ramp, but got '0.weight' on 'meta'
+elsewhere = torch.nn.Sequential(nn.Linear(16, 16)).to("meta")
+refuse(_new_blocks.Ages, elsewhere, [torch.optim.AdamW(elsewhere.parameters())], "block", 0)
 # A compiled step has matrices with one count.
 # CHECK: expected a step without blocks that have a step count or a ramp of their own, but got some of 'weight': use an nn.Sparsity without new_step and new_ramp, or wait until they are old
 model, optimizer, sparsity = run(AdamW)

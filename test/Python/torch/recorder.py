@@ -129,3 +129,27 @@ refuse(Recorder, folder / "x", steps=9, done=1)
 refuse(sparse_opt.Sparsity, sparse_opt.compile(export, check=0, pattern="random"), groups, steps=20)
 # CHECK: expected configuration key 'sparsity.method' to be one of static, set, rigl, gmp, but got 'rigel'
 refuse(sparse_opt.compile, export, sparsity={"method": "rigel"})
+
+# Layers record the same as a step that goes on from them, but what takes the history of a run.
+from sparse_opt.torch import nn as layers  # noqa: E402
+
+model = layers.sparsify(
+    nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 8)),
+    "match=weight$ block=4x4 density=0.25",
+)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+step = sparse_opt.compile(
+    sparse_opt.torch.export(train_step, model, optimizer, batch), check=0, sparsity=groups
+)
+both = layers.Sparsity(model, optimizer, groups, steps=20), sparse_opt.Sparsity(step, groups, steps=20)
+with Recorder(folder / "layers", steps=20) as recorder:
+    for i in range(20):
+        step(batch, scores=both[1].needs_scores)
+        train_step(model, optimizer, batch)
+        recorded, wanted = (sparsity.update() for sparsity in both)
+        recorder.add(i + 1, **recorded)
+        kept = {k: v for k, v in wanted.items() if k.removeprefix("weight_") not in ("used", "lost")}
+        assert recorded == kept, (i, recorded, kept)
+# CHECK: layers 6 drop turnover density weight_density pruned weight_pruned regrown weight_regrown imbalance weight_imbalance
+recorded = [line for line in lines(folder / "layers") if "pruned" in line]
+print("layers", len(recorded), *(key for key in recorded[0] if key != "step"))

@@ -122,7 +122,8 @@ func.func private @plan(memref<16xf32>, memref<16xi32>)
 func.func private @use(memref<16xf32>, memref<16xi32>)
 func.func private @scale(memref<16xf32>, memref<16xf32>)
 
-// Plans keep from step to step: neither what is used before them nor what is used after them lies there.
+// Plans keep from step to step: neither what is used before them nor what is used after them lies there. They are the first of the
+// arena, in front of what is larger and lives as long.
 // CHECK-LABEL: func @plans
 // CHECK-SAME:    bsr.arena_bytes = 128
 // CHECK:         %[[FIRST:[^ ]*]] = arith.constant 64
@@ -139,5 +140,29 @@ func.func @plans(%x: memref<16xf32> {bsr.name = "x"}) {
   call @use(%x, %p) : (memref<16xf32>, memref<16xi32>) -> ()
   %b = memref.alloc() : memref<16xf32>
   call @scale(%x, %b) : (memref<16xf32>, memref<16xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func private @plan(memref<16xf32>, memref<16xi32>)
+func.func private @use(memref<64xf32>, memref<64xf32>)
+
+// CHECK-LABEL: func @plans_first
+// CHECK-SAME:    bsr.arena_bytes = 384
+// CHECK:         %[[LARGE:[^ ]*]] = arith.constant 128
+// CHECK-NEXT:    memref.view %{{.*}}[%[[LARGE]]][] : memref<384xi8> to memref<64xf32>
+// CHECK:         %[[PLAN:[^ ]*]] = arith.constant 0
+// CHECK-NEXT:    memref.view %{{.*}}[%[[PLAN]]][] : memref<384xi8> to memref<16xi32>
+// CHECK:         %[[OTHER:[^ ]*]] = arith.constant 64
+// CHECK-NEXT:    memref.view %{{.*}}[%[[OTHER]]][] : memref<384xi8> to memref<16xi32>
+func.func @plans_first(%x: memref<16xf32> {bsr.name = "x"}) {
+  %large = memref.alloc() : memref<64xf32>
+  call @use(%large, %large) : (memref<64xf32>, memref<64xf32>) -> ()
+  %p = memref.alloc() : memref<16xi32>
+  call @plan(%x, %p) {bsr.kind = "plan"} : (memref<16xf32>, memref<16xi32>) -> ()
+  %q = memref.alloc() : memref<16xi32>
+  call @plan(%x, %q) {bsr.kind = "plan"} : (memref<16xf32>, memref<16xi32>) -> ()
+  call @use(%large, %large) : (memref<64xf32>, memref<64xf32>) -> ()
   return
 }

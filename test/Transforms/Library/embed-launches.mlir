@@ -1,6 +1,6 @@
 // RUN: sparse-opt %s --bsr-embed-manifest --split-input-file --verify-diagnostics | FileCheck %s
 
-// What makes plans comes first, a branch is what computes scores, and a launch has what
+// What makes plans comes first, and says where in the arena they lie, 16 bytes at 64, a branch is what computes scores, and a launch has what
 // it is launched on: buffers, parts of the arena, numbers, maps of matrices.
 // CHECK:      llvm.mlir.global external constant @bsr_step_manifest
 // CHECK-SAME: \22chip\22:\22sm_90a\22
@@ -9,6 +9,7 @@
 // CHECK-SAME: {\22arguments\22:[{\22buffer\22:1},{\22number\22:4}],\22block\22:[32,1,1],\22cluster\22:[2,1,1],\22grid\22:[4,1,1],\22kernel\22:\22add\22,\22shared\22:1024,\22when\22:\22step\22},
 // CHECK-SAME: {\22arguments\22:[{\22buffer\22:1}],\22block\22:[32,1,1],\22grid\22:[4,1,1],\22kernel\22:\22score\22,\22when\22:\22scores\22},
 // CHECK-SAME: {\22arguments\22:[{\22arena\22:128,\22map\22:{\22box\22:[8,32],\22shape\22:[64,32],\22swizzle\22:64,\22type\22:\22bf16\22}}],\22block\22:[32,1,1],\22grid\22:[4,1,1],\22kernel\22:\22add\22,\22when\22:\22step\22}],
+// CHECK-SAME: \22plan_bytes\22:128,
 module attributes {bsr.target = #bsr.gpu, gpu.container_module} {
   func.func @step(%x: memref<4xf32> {bsr.name = "x"}, %y: memref<4xf32> {bsr.name = "y"}, %scores: i1 {bsr.name = "scores"},
                   %arena: memref<8192xi8> {bsr.kind = "arena", bsr.name = "arena"}) attributes {bsr.arena_bytes = 8192 : i64} {
