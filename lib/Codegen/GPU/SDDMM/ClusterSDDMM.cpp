@@ -11,7 +11,7 @@
 #include "ClusterSDDMM.h"
 #include "WindowShare.h"
 #include "bsr/Codegen/GPU/Core/OperandCopy.h"
-#include "bsr/Codegen/GPU/Core/Reshapes.h"
+#include "bsr/Codegen/GPU/Core/TensorCopies.h"
 #include "bsr/Codegen/GPU/Core/WarpgroupMultiplier.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -37,17 +37,17 @@ namespace {
 /// What a thread does.
 class ClusterEmitter {
 public:
-  /// Tensor maps of the operands.
-  struct Maps {
-    Value rows, cols;
+  /// What is copied of the operands.
+  struct Operands {
+    ActivationBoxes rows, cols;
   };
   ClusterEmitter(const SampledShape &shape, const WindowTile &tile, Type type,
-                 ValueRange scratch, const Maps &maps, BlockBuilder &b)
+                 ValueRange scratch, const Operands &operands, BlockBuilder &b)
       : shape(shape), tile(tile), windows(tile.getWindows(shape)),
         single(createMultiplier(b, type, shape, tile, /*blocks=*/1)),
         both(createMultiplier(b, type, shape, tile, /*blocks=*/2)),
-        arrays(scratch.drop_back()), parts(scratch.back()), maps(maps), b(b),
-        shares(b, tile, shape, windows, arrays),
+        arrays(scratch.drop_back()), parts(scratch.back()), operands(operands),
+        b(b), shares(b, tile, shape, windows, arrays),
         ring(b, tile.stages, tile.getStageBytes(shape), tile.shares),
         rank(b.rem(b.block[0], tile.shares)), ofThreads(windows.getOfShare()),
         ofGroup(ofThreads / WindowTile::warpgroups),
@@ -114,7 +114,7 @@ private:
   WarpgroupMultiplier single, both;
   ValueRange arrays;
   Value parts;
-  Maps maps;
+  Operands operands;
   BlockBuilder &b;
   WindowShares shares;
   BarrierPipeline ring;
@@ -185,15 +185,13 @@ void ClusterEmitter::copyStep(Value step, Stage stage, const Copy &copy,
   StepTokens tokens = getStepTokens(b, shape.rows, tile.tokens, step);
   Value to = b.at(b.add(ring.getBegin(stage), copy.to));
   Value isCopied = b.less(b.constant(0), copy.blocks);
-  auto copyFrom = [&](Value map, const Activations &x) {
-    Value row = b.multiplyAdd(tokens.batch, x.features, copy.row);
-    copyBox(b, to, map, row, tokens.first, full, copy.blocks);
+  auto copyFrom = [&](const ActivationBoxes &x) {
+    x.copy(b, to, {tokens.batch, copy.row, tokens.first}, full, copy.blocks);
   };
   Value isTrue = b.equal(b.constant(0), b.constant(0));
-  b.when(b.bitAnd(isCopied, copy.isRow),
-         [&] { copyFrom(maps.rows, shape.rows); });
+  b.when(b.bitAnd(isCopied, copy.isRow), [&] { copyFrom(operands.rows); });
   b.when(b.bitAnd(isCopied, b.bitXor(copy.isRow, isTrue)),
-         [&] { copyFrom(maps.cols, shape.cols); });
+         [&] { copyFrom(operands.cols); });
 }
 
 void ClusterEmitter::produce() {
@@ -309,19 +307,18 @@ void ClusterEmitter::emit() {
 void bsr::gpu::emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
                                   const SampledShape &shape,
                                   const WindowTile &tile, ValueRange scratch) {
-  auto createMap = [&](Value operand, const Activations &x) {
-    return createTensorMap(b, kernel.loc,
-                           kernel.inputs.lookup(skipReshapes(operand)),
-                           x.tokens, {blockExtent, tile.tokens});
-  };
-  Value rows = createMap(op.getA(), shape.rows);
-  Value cols = createMap(op.getB(), shape.cols);
+  std::array<int64_t, 2> box{blockExtent, tile.tokens};
+  ClusterEmitter::Operands operands;
+  operands.rows =
+      ActivationBoxes::create(b, kernel, op.getA(), shape.rows, box);
+  operands.cols =
+      ActivationBoxes::create(b, kernel, op.getB(), shape.cols, box);
   Type type = op.getA().getType().getElementType();
   BlockBuilder::launch(
       b, kernel.loc, {tile.grid * tile.shares, 1},
       consumers + BlockBuilder::warpThreads, tile.getSharedBytes(shape),
       [&](BlockBuilder &block) {
-        ClusterEmitter(shape, tile, type, scratch, {rows, cols}, block).emit();
+        ClusterEmitter(shape, tile, type, scratch, operands, block).emit();
       },
       {tile.shares, 1});
 }

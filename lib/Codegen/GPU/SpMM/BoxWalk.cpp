@@ -3,7 +3,7 @@
 // How warps copy the chunks of a plan by boxes, for a cluster.
 
 #include "BoxWalk.h"
-#include "bsr/Codegen/GPU/Core/Warpgroups.h"
+#include "bsr/Codegen/GPU/Core/TensorCopies.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -17,13 +17,11 @@ static constexpr int64_t copyWarps =
 /// fewer, and leave the rest to those that multiply.
 static constexpr int64_t producerRegisters = 40, consumerRegisters = 232;
 
-BoxWalk::BoxWalk(const WalkedProduct &product, const ChunkRange &range,
+BoxWalk::BoxWalk(const WalkedProduct &product, const SpMMTile &tile,
                  BlockBuilder &b)
     // What bsr-verify-kernels knows of warps is how many there are.
-    : ChunkWalk(product, range, b, b.rem(b.warp, blockWarps)),
-      xMap(product.launch.xMap), valuesMap(product.launch.valuesMap),
-      ring(b, tile.stages, layout.size, tile.shareOutputs),
-      rank(b.rem(b.block[0], tile.shareOutputs)) {}
+    : ChunkWalk(product, tile, b, b.rem(b.warp, blockWarps)),
+      ring(b, tile.stages, layout.size, tile.shareOutputs) {}
 
 SmallVector<Value> BoxWalk::Sources::pack() const {
   SmallVector<Value> values{word, firstWord, lastWord};
@@ -94,7 +92,6 @@ BoxWalk::Needs BoxWalk::getNeeds(Value word) {
 
 void BoxWalk::copyBoxes(Value begin, const Sources &sources, const Needs &needs,
                         Value barrier) {
-  int64_t features = shape.length * shape.inBlock;
   int64_t boxes = tile.tokens / StageLayout::boxTokens;
   for (size_t pass = 0; pass != sources.positions.size(); ++pass) {
     Value position = sources.positions[pass];
@@ -107,14 +104,13 @@ void BoxWalk::copyBoxes(Value begin, const Sources &sources, const Needs &needs,
       blocks = b.bitOr(blocks, b.shiftLeft(bit, number));
     }
     auto copy = [&] {
-      Value row =
-          b.multiplyAdd(position, shape.inBlock, b.mul(batch, features));
-      Value column =
+      Value token =
           b.multiplyAdd(b.rem(box, boxes), StageLayout::boxTokens, tokenTile);
       Value to =
           b.multiplyAdd(box, shape.inBlock * StageLayout::boxBytes, begin);
-      copyBox(b, b.at(to), xMap, row, column, barrier,
-              tile.shareOutputs == 1 ? Value() : blocks);
+      product.launch.x.copy(b, b.at(to),
+                            {batch, b.mul(position, shape.inBlock), token},
+                            barrier, tile.shareOutputs == 1 ? Value() : blocks);
     };
     // Slabs that a chunk lacks are none of any line.
     int64_t first = int64_t(pass) * copiers;
@@ -136,8 +132,9 @@ void BoxWalk::copyBlocks(Value begin, const Sources &sources, Value first,
     b.when(isOwn, [&] {
       Value to =
           b.add(b.multiplyAdd(number, layout.block, begin), layout.blocks);
-      copyBox(b, b.at(to), valuesMap, b.mul(slot, shape.blockRows),
-              b.constant(0), barrier, /*blocks=*/Value());
+      copyBox(b, b.at(to), product.launch.valuesMap,
+              b.mul(slot, shape.blockRows), b.constant(0), barrier,
+              /*blocks=*/Value());
     });
   }
 }
@@ -172,34 +169,31 @@ void BoxWalk::produce() {
   };
   Stage stage = ring.getFirst();
   ring.produce(
-      {range.first, range.end}, stage,
+      {product.range.first, product.range.end}, stage,
       [&](Value, Stage stage, ValueRange sources) {
         copyChunk(stage, Sources::unpack(sources, numPositions));
       },
       load);
 }
 
-void BoxWalk::consume(llvm::function_ref<SmallVector<Value>()> begin,
-                      Multiply multiply,
-                      llvm::function_ref<void(ValueRange)> finish) {
+void BoxWalk::consume(const Multiplier &multiplier, Begin begin,
+                      Finish finish) {
   Stage stage = ring.getFirst();
   finish(ring.consume(
-      {range.first, range.end}, stage, begin(),
+      {product.range.first, product.range.end}, stage, begin(),
       [&](Value, Value begin, ValueRange words, ValueRange sums) {
-        return multiply(begin, words, sums);
+        return addBlocks(begin, words, multiplier, sums);
       },
       [&](Value chunk) { return loadWords(chunk); }));
 }
 
-void BoxWalk::run(llvm::function_ref<SmallVector<Value>()> begin,
-                  Multiply multiply,
-                  llvm::function_ref<void(ValueRange)> finish) {
+void BoxWalk::run(const Multiplier &multiplier, Begin begin, Finish finish) {
   Value isProducer = b.less(b.constant(blockThreads - 1), b.thread);
   ring.split(
       blockThreads, isProducer,
       [&] {
         b.setRegisters(consumerRegisters, /*isMore=*/true);
-        consume(begin, multiply, finish);
+        consume(multiplier, begin, finish);
       },
       [&] {
         b.setRegisters(producerRegisters, /*isMore=*/false);

@@ -16,11 +16,9 @@ namespace mlir::bsr::gpu {
 /// store a block there, and its own blocks.
 class BoxWalk : public ChunkWalk {
 public:
-  BoxWalk(const WalkedProduct &product, const ChunkRange &range,
-          BlockBuilder &b);
+  BoxWalk(const WalkedProduct &product, const SpMMTile &tile, BlockBuilder &b);
 
-  void run(llvm::function_ref<SmallVector<Value>()> begin, Multiply multiply,
-           llvm::function_ref<void(ValueRange)> finish) override;
+  void run(const Multiplier &multiplier, Begin begin, Finish finish) override;
 
 private:
   using Stage = BarrierPipeline::Stage;
@@ -62,13 +60,9 @@ private:
                  Value barrier);
   void copyBlocks(Value begin, const Sources &sources, Value first, Value end,
                   Value barrier);
-  void consume(llvm::function_ref<SmallVector<Value>()> begin,
-               Multiply multiply, llvm::function_ref<void(ValueRange)> finish);
+  void consume(const Multiplier &multiplier, Begin begin, Finish finish);
 
-  Value xMap, valuesMap;
   BarrierPipeline ring;
-  /// The thread block in its cluster.
-  Value rank;
 };
 
 } // namespace mlir::bsr::gpu

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a thread block goes through the chunks of a plan.
+// How the warps of a thread block go through the chunks of a plan.
+//
+// A stage of shared memory holds the activations of a chunk's positions and its
+// blocks, while copies for the next stages are under way, of all threads
+// (PieceWalk) or of four warps (BoxWalk). A warp owns lines and tokens, and
+// finds its blocks in the chunk by a word.
 
 #include "ChunkWalk.h"
 
@@ -8,33 +13,18 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-ChunkWalk::ChunkWalk(const WalkedProduct &product, const ChunkRange &range,
+ChunkWalk::ChunkWalk(const WalkedProduct &product, const SpMMTile &tile,
                      BlockBuilder &b, Value warp)
-    : layout(product.tile, product.shape), range(range), shape(product.shape),
-      tile(product.tile), plan(product.plan), b(b), i32(b.b.getI32Type()) {
-  const Activations &activations = shape.activations;
-  int64_t tilesPerBatch = llvm::divideCeil(activations.tokens, tile.tokens);
-  batch = b.constant(0);
-  Value tileNumber = b.block[1];
-  if (activations.batches != 1) {
-    batch = b.div(tileNumber, tilesPerBatch);
-    tileNumber = b.rem(tileNumber, tilesPerBatch);
-  }
-  tokenTile = b.mul(tileNumber, tile.tokens);
+    : SpMMWalk(product, tile.warpLines, /*areNeighbours=*/true,
+               tile.getGrid(product.shape), b),
+      tile(tile), layout(tile, product.shape) {
   int64_t warpsAlong = tile.tokens / tile.warpTokens;
   warpToken = b.mul(b.rem(warp, warpsAlong), tile.warpTokens);
   firstToken = b.add(tokenTile, warpToken);
   warpLine = b.mul(b.div(warp, warpsAlong), tile.warpLines);
-  isRagged = activations.tokens % tile.tokens != 0;
-
-  int64_t chunks = plan.getMaxChunks();
-  auto ofGroup = [&](Value array, int64_t each) {
-    return b.atFar(b.getPointer(array), range.group, chunks * each, i32);
-  };
-  ValueRange arrays = product.launch.memory;
-  positions = ofGroup(arrays[1], tile.slabs);
-  words = ofGroup(arrays[2], plan.lines);
-  slots = ofGroup(arrays[3], tile.blocks * plan.getParts());
+  positions = getPlanArray(1, tile.slabs);
+  words = getPlanArray(2, plan.lines);
+  slots = getPlanArray(3, tile.blocks * plan.getParts());
   if (shape.getGathered() == 1)
     return;
   // Of the four matrices, the inputs of two are those of one slab and block.
@@ -48,25 +38,78 @@ ChunkWalk::ChunkWalk(const WalkedProduct &product, const ChunkRange &range,
               b.multiplyAdd(last, layout.block, matrix)};
 }
 
+/// What multiplies a block by activations on tensor cores: sums of a line and
+/// the warp's tokens. What threads copy lies in rows that are 16 bytes longer
+/// than what they hold, what tensor copies bring is swizzled: 8 rows of a
+/// matrix lie in different banks.
+std::unique_ptr<Multiplier> ChunkWalk::createWarpMultiplier(Type type) {
+  bool areBoxes = tile.shareOutputs != 0;
+  // A slab has inputs as rows: both operands are transposed when loaded, or
+  // none.
+  WarpMultiplier::Operand block{layout.blockPitch,
+                                /*isInnerLast=*/!shape.inputsAreRows,
+                                /*first=*/{}, areBoxes};
+  WarpMultiplier::Operand slab{layout.slabPitch, /*isInnerLast=*/false,
+                               warpToken, areBoxes,
+                               shape.inBlock * layout.slabPitch};
+  return std::make_unique<WarpMultiplier>(
+      b,
+      WarpMultiplier::Shape{type, shape.outBlock / fragmentRows,
+                            tile.warpTokens / fragmentCols, shape.inBlock,
+                            tile.keepsActivations(shape) ? Multiplier::Right
+                                                         : Multiplier::Left},
+      block, slab);
+}
+
+/// The same on arithmetic units. The lanes of a warp are in groups: each has
+/// its part of the outputs of a line, and all of the warp's tokens. What a lane
+/// reads of a block, all lanes of its group read at once, and what it reads of
+/// activations, all groups.
+std::unique_ptr<Multiplier> ChunkWalk::createLaneMultiplier(Type type) {
+  int64_t outputs = tile.getLaneOutputs(shape), side = tile.getLaneSide(shape);
+  int64_t lanes = BlockBuilder::warpThreads / tile.groups;
+  LaneMultiplier::Operand block{layout.blockPitch,
+                                /*isInnerLast=*/!shape.inputsAreRows,
+                                outputs,
+                                /*together=*/outputs,
+                                /*distance=*/outputs,
+                                b.mul(b.div(b.lane, lanes), outputs)};
+  LaneMultiplier::Operand slab{
+      layout.slabPitch,
+      /*isInnerLast=*/false,
+      tile.getLaneTokens(),
+      side,
+      side * lanes,
+      b.multiplyAdd(b.rem(b.lane, lanes), side, warpToken)};
+  // Inputs whose weights are loaded at once.
+  int64_t inputs =
+      shape.inputsAreRows
+          ? 1
+          : std::min(copiedBytes / shape.elementBytes, shape.inBlock);
+  return std::make_unique<LaneMultiplier>(
+      b, LaneMultiplier::Shape{type, shape.inBlock, inputs},
+      SumLayout{/*areFragments=*/false, side, lanes, outputs,
+                /*rowDistance=*/outputs},
+      block, slab);
+}
+
+std::unique_ptr<Multiplier> ChunkWalk::createMultiplier() {
+  Type type = SpMMOp(product.op).getX().getType().getElementType();
+  return shape.isOnTensorCores ? createWarpMultiplier(type)
+                               : createLaneMultiplier(type);
+}
+
 SmallVector<Value> ChunkWalk::loadWords(Value chunk) {
   Value first = b.multiplyAdd(clampChunk(chunk), plan.lines,
                               b.add(getFirstLine(), warpLine));
   return b.loadIntegers(b.at(words, first, i32), tile.warpLines);
 }
 
-Value ChunkWalk::getFirstLine() {
-  return b.mul(b.rem(b.block[0], tile.getShares()), tile.lines);
-}
+Value ChunkWalk::getFirstLine() { return b.mul(rank, tile.lines); }
 
 Value ChunkWalk::getLine(int64_t line) {
-  return b.multiplyAdd(range.whole, plan.lines,
+  return b.multiplyAdd(product.range.whole, plan.lines,
                        b.add(getFirstLine(), b.add(warpLine, line)));
-}
-
-void ChunkWalk::whenInside(Value line, llvm::function_ref<void()> body) {
-  if (plan.numLines % plan.lines == 0)
-    return body();
-  b.when(b.less(line, b.constant(plan.numLines)), body);
 }
 
 Value ChunkWalk::getBlock(Value stage, Value word, Value place) {

@@ -10,9 +10,9 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-PieceWalk::PieceWalk(const WalkedProduct &product, const ChunkRange &range,
+PieceWalk::PieceWalk(const WalkedProduct &product, const SpMMTile &tile,
                      BlockBuilder &b)
-    : ChunkWalk(product, range, b, b.warp),
+    : ChunkWalk(product, tile, b, b.warp),
       type(getElementTypeOrSelf(SpMMOp(product.op).getX())),
       elements(copiedBytes / shape.elementBytes),
       piecesPerRow(tile.tokens / elements), piecesPerBlock(shape.getPieces()) {
@@ -23,7 +23,7 @@ PieceWalk::PieceWalk(const WalkedProduct &product, const ChunkRange &range,
   copied =
       getCopiedPiece(b, b.thread, blockThreads, piecesPerRow, layout.slabPitch);
   Value token = b.multiplyAdd(copied.piece, elements, tokenTile);
-  if (isRagged) {
+  if (areTokensRagged) {
     Value isInside = b.less(token, b.constant(activations.tokens));
     tokenBytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
     token = b.select(isInside, token, b.constant(0));
@@ -188,9 +188,7 @@ void PieceWalk::copyBlocks(Value stage, ArrayRef<Value> slots) {
   }
 }
 
-void PieceWalk::run(llvm::function_ref<SmallVector<Value>()> begin,
-                    Multiply multiply,
-                    llvm::function_ref<void(ValueRange)> finish) {
+void PieceWalk::run(const Multiplier &multiplier, Begin begin, Finish finish) {
   clearZeros();
   size_t numPositions = 0;
   auto load = [&](Value chunk) {
@@ -206,9 +204,9 @@ void PieceWalk::run(llvm::function_ref<SmallVector<Value>()> begin,
   SmallVector<Value> sums =
       CopyPipeline(b, tile.stages, layout.size)
           .run(
-              {range.first, range.end}, copy, begin,
+              {product.range.first, product.range.end}, copy, begin,
               [&](Value, Value stage, ValueRange words, ValueRange sums) {
-                return multiply(stage, words, sums);
+                return addBlocks(stage, words, multiplier, sums);
               },
               load, [&](Value chunk) { return loadWords(chunk); });
   finish(sums);

@@ -13,11 +13,10 @@ namespace mlir::bsr::gpu {
 /// A walk whose threads all copy, up to 16 bytes at a time, and multiply.
 class PieceWalk : public ChunkWalk {
 public:
-  PieceWalk(const WalkedProduct &product, const ChunkRange &range,
+  PieceWalk(const WalkedProduct &product, const SpMMTile &tile,
             BlockBuilder &b);
 
-  void run(llvm::function_ref<SmallVector<Value>()> begin, Multiply multiply,
-           llvm::function_ref<void(ValueRange)> finish) override;
+  void run(const Multiplier &multiplier, Begin begin, Finish finish) override;
 
 private:
   /// What a thread copies of a chunk: where it lies along the line, or which

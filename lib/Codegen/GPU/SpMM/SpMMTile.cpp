@@ -87,6 +87,21 @@ StageLayout::StageLayout(const SpMMTile &tile, const SpMMShape &shape) {
                          : zeros + (shape.getGathered() == 1 ? 0 : slabPitch);
 }
 
+SpMMGrid SpMMTile::getGrid(const SpMMShape &shape) const {
+  SpMMGrid grid;
+  grid.areBoxes = shareOutputs != 0;
+  // Those that copy are a warpgroup of their own.
+  grid.threads = blockThreads + (grid.areBoxes ? warpgroupThreads : 0);
+  grid.sharedBytes = StageLayout(*this, shape).sharedBytes;
+  grid.tokens = tokens;
+  grid.warpTokens = warpTokens;
+  grid.cluster = {getShares(), 1};
+  if (!shape.isOnTensorCores)
+    grid.storedLength =
+        std::min(getLaneSide(shape), copiedBytes / shape.outputBytes);
+  return grid;
+}
+
 LinePlan SpMMTile::getPlan(const SpMMShape &shape) const {
   int64_t packed = shape.getPackedLines();
   return {shape.numLines,

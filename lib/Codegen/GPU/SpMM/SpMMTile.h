@@ -68,6 +68,19 @@ struct SpMMShape {
   double getMemoryBytes() const;
 };
 
+/// The launch of a product.
+struct SpMMGrid {
+  /// Of a thread block; of it and of a warp.
+  int64_t threads, sharedBytes, tokens, warpTokens;
+  /// Thread blocks of a cluster: those along outputs get the same activations,
+  /// those along tokens the same blocks of the weight.
+  std::array<int64_t, 2> cluster = {1, 1};
+  /// Operands are brought by tensor copies.
+  bool areBoxes = false;
+  /// Elements of a vector that sums are stored in; if 0, those of 8 bytes.
+  int64_t storedLength = 0;
+};
+
 /// What a thread block computes of a product at a time, and what it keeps
 /// in shared memory.
 struct SpMMTile {
@@ -103,10 +116,7 @@ struct SpMMTile {
   }
   /// Thread blocks that follow the plan of one group of lines.
   int64_t getShares() const { return std::max<int64_t>(1, shareOutputs); }
-  /// Those of a block, with the warpgroup of which a warp copies.
-  int64_t getThreads() const {
-    return blockThreads + (shareOutputs != 0 ? warpgroupThreads : 0);
-  }
+  SpMMGrid getGrid(const SpMMShape &shape) const;
 
   /// Of a lane: outputs of a line, and tokens, of which so many lie side by
   /// side.

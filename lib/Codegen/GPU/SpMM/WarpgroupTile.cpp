@@ -109,7 +109,7 @@ complete(WarpgroupTile tile, const SpMMShape &shape, const Chip &chip) {
       chip.sharedLimit, tile.getStageBytes(shape), mostStages);
   // A copy is of a box of tokens, and of 8 rows of a block or more.
   constexpr int64_t leastRows = 8;
-  if (tile.groupTokens % boxTokens || tile.getSums() > mostSums ||
+  if (tile.groupTokens % boxTokens || tile.getSums(shape) > mostSums ||
       tile.stages < leastStages || tile.getClusterBlocks() > mostShared ||
       tile.getClusterLines(shape) > mostLines ||
       tile.tokens / boxTokens % tile.shareOutputs ||
@@ -131,8 +131,7 @@ WarpgroupTile::choose(const SpMMShape &shape, const Chip &chip, int64_t outputs,
   auto consider = [&](const WarpgroupTile &sizes) {
     auto tile = complete(sizes, shape, chip);
     // A few lines beyond the last are computed for nothing, no whole thread
-    // blocks
-    // .
+    // blocks.
     if (!tile ||
         search.isTooLarge(tile->getClusterLines(shape), shape.numLines))
       return;

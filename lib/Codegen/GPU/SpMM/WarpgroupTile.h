@@ -52,8 +52,16 @@ struct WarpgroupTile {
     int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tokens);
     return llvm::alignTo(tiles, shareTokens);
   }
+  SpMMGrid getGrid(const SpMMShape &shape) const {
+    return {threads,
+            BarrierPipeline::getSharedBytes(stages, getStageBytes(shape)),
+            tokens,
+            groupTokens,
+            {shareOutputs, shareTokens},
+            /*areBoxes=*/true};
+  }
   /// Sums of a thread.
-  int64_t getSums() const {
+  int64_t getSums(const SpMMShape &) const {
     return groupUnits * groupTokens * warpgroupRows / warpgroupThreads;
   }
 
@@ -79,9 +87,6 @@ struct WarpgroupTile {
   }
   int64_t getStageBytes(const SpMMShape &shape) const {
     return getSlabBytes(shape) + units * getUnitBytes(shape);
-  }
-  int64_t getSharedBytes(const SpMMShape &shape) const {
-    return BarrierPipeline::getSharedBytes(stages, getStageBytes(shape));
   }
 };
 

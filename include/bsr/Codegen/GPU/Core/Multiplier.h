@@ -61,6 +61,10 @@ public:
 
   /// Sums whose rows begin with `starts`, one for each row of the thread.
   virtual SmallVector<Value> fillRows(ValueRange starts) const = 0;
+  /// Each of `sums`, which may be fewer values while a loop carries them.
+  virtual SmallVector<Value> unpack(ValueRange sums) const {
+    return SmallVector<Value>(sums);
+  }
   /// `sums` row by row, those of each as `SumLayout` says.
   virtual SmallVector<Value> getRows(ValueRange sums) const = 0;
 

@@ -44,7 +44,8 @@ public:
   SmallVector<Value> multiply(ValueRange left, ValueRange right,
                               ValueRange sums) const override;
   SmallVector<Value> fillRows(ValueRange starts) const override;
-  /// `sums` are one value, or one for each sum.
+  SmallVector<Value> unpack(ValueRange sums) const override;
+  /// Of `sums` that were unpacked.
   SmallVector<Value> getRows(ValueRange sums) const override;
 
 private:

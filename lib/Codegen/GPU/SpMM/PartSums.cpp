@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sums that thread blocks leave in memory of groups that are cut.
+
+#include "PartSums.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+int64_t PartSums::getLength() const { return std::gcd(sums, int64_t(4)); }
+
+MemRefType PartSums::getType(MLIRContext *context) const {
+  int64_t length = getLength();
+  return MemRefType::get({parts * share, tiles, sums / length, threads, length},
+                         Float32Type::get(context));
+}
+
+void PartSums::store(BlockBuilder &b, Value memory, Value part, Value rank,
+                     ValueRange values) const {
+  int64_t length = getLength();
+  for (int64_t first = 0; first != sums; first += length) {
+    Value vector = vector::FromElementsOp::create(
+        b.b, b.loc, VectorType::get(length, b.b.getF32Type()),
+        values.slice(first, length));
+    b.store(vector, memory,
+            {b.multiplyAdd(part, share, rank), b.block[1],
+             b.constant(first / length), b.thread, b.constant(0)});
+  }
+}
+
+SmallVector<Value> PartSums::add(BlockBuilder &b, Value memory,
+                                 const ChunkRange &range, Value rank,
+                                 ValueRange values) const {
+  Type f32 = b.b.getF32Type();
+  int64_t length = getLength();
+  Value tile =
+      b.multiplyAdd(b.block[1], sums * threads, b.mul(b.thread, length));
+  Value pointer = b.at(b.getPointer(memory), tile, f32);
+  Value end = b.add(range.firstPart, range.numParts);
+  return b.loop(
+      range.firstPart, end, 1, values, [&](Value part, ValueRange carried) {
+        Value from = b.atFar(pointer, b.multiplyAdd(part, share, rank),
+                             tiles * sums * threads, f32);
+        SmallVector<Value> next;
+        for (int64_t first = 0; first != sums; first += length) {
+          SmallVector<Value> others =
+              b.loadFloats(b.at(from, first * threads, f32), f32, length);
+          for (auto [sum, other] :
+               llvm::zip_equal(carried.slice(first, length), others))
+            next.push_back(arith::AddFOp::create(b.b, b.loc, sum, other));
+        }
+        return next;
+      });
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The kernel of bsr.spmm, whatever multiplies and copies: a thread block owns
+// lines of output features, and tokens, and goes through the plan of its group
+// of lines. What it copies and multiplies on the way is its walk's (SpMMWalk);
+// what sums begin with, and what becomes of them, is here.
+
+#include "SpMMKernel.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::gpu;
+
+std::optional<PatternPlan> SpMMKernel::getPlan() {
+  auto emit = [plan = plan](OpBuilder &b, Location loc, const PatternView &view,
+                            ValueRange arrays) {
+    plan.emit(b, loc, view, arrays);
+  };
+  return PatternPlan{op, op.getPattern(), *op.getLineView(),
+                     plan.getTypes(op->getContext()), emit};
+}
+
+SmallVector<MemRefType> SpMMKernel::getScratch() {
+  SmallVector<MemRefType> types;
+  if (plan.numParts)
+    types.push_back(parts.getType(op->getContext()));
+  if (epilogue)
+    llvm::append_range(types, epilogue->getScratch());
+  return types;
+}
+
+bool SpMMKernel::setShape(const BlockProduct &operands, bool isOnTensorCores) {
+  auto found = SpMMShape::get(operands, isOnTensorCores);
+  if (!found)
+    return false;
+  op = cast<SpMMOp>(operands.op);
+  shape = *found;
+  return true;
+}
+
+std::optional<ResultSpace> SpMMKernel::getSpace() {
+  if (!shape.isOnTensorCores)
+    return std::nullopt;
+  int64_t rank = op.getY().getType().getRank();
+  SmallVector<int64_t, 2> batches = llvm::to_vector<2>(llvm::seq(rank - 2));
+  return {{{batches, {rank - 2}, {rank - 1}}, /*row=*/1, grid.warpTokens}};
+}
+
+Value SpMMKernel::loadStart(BlockBuilder &b, const KernelBody &kernel,
+                            const ChunkRange &range, Value output) {
+  Type f32 = b.b.getF32Type();
+  Value bias = op.getBias();
+  Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
+  if (!bias)
+    return zero;
+  Type type = cast<ShapedType>(bias.getType()).getElementType();
+  Value pointer = b.getPointer(kernel.inputs.lookup(bias));
+  Value last = b.constant(shape.numLines * shape.outBlock - 1);
+  Value start =
+      b.loadFloats(b.at(pointer, b.min(output, last), type), type, 1).front();
+  return range.isPart ? b.select(range.isPart, zero, start) : start;
+}
+
+SpMMLaunch SpMMKernel::begin(OpBuilder &b, KernelBody &kernel,
+                             ValueRange scratch) {
+  const Activations &x = shape.activations;
+  SpMMLaunch launch{
+      kernel, SmallVector<Value>(kernel.plans.at(op)), {}, {}, {}};
+  llvm::append_range(launch.memory, scratch);
+  if (epilogue)
+    epilogue->begin(b, kernel, scratch.drop_front(plan.numParts ? 1 : 0));
+  else
+    launch.y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
+                          {x.batches, shape.numLines * shape.outBlock},
+                          x.tokens, grid.storedLength);
+  if (!grid.areBoxes)
+    return launch;
+  launch.x = ActivationBoxes::create(b, kernel, op.getX(), x,
+                                     {shape.inBlock, StageLayout::boxTokens});
+  // Thread blocks that share blocks copy a part of the rows of each.
+  launch.valuesMap = createTensorMap(
+      b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
+      {shape.blockRows / grid.cluster[1], shape.blockCols});
+  return launch;
+}
+
+void SpMMKernel::finish(BlockBuilder &b, const ChunkRange &range,
+                        ValueRange memory, Value rank, ValueRange sums,
+                        llvm::function_ref<void(ValueRange)> finish) {
+  Value own = plan.numParts ? memory[plan.getNumArrays()] : Value();
+  if (range.numParts)
+    return finish(parts.add(b, own, range, rank, sums));
+  if (!range.isPart)
+    return finish(sums);
+  b.when(range.isPart, [&] { parts.store(b, own, range.part, rank, sums); });
+  Value isWhole = b.less(range.whole, b.constant(plan.getNumGroups()));
+  b.when(isWhole, [&] { finish(sums); });
+}
+
+void SpMMKernel::launch(
+    OpBuilder &b, const SpMMLaunch &launch,
+    llvm::function_ref<void(BlockBuilder &, const ChunkRange &)> body) {
+  int64_t groups = plan.getNumGroups();
+  Location loc = launch.kernel.loc;
+  ValueRange memory = launch.memory;
+  auto emit = [&](BlockBuilder &block, std::pair<ChunkRange, Value> item) {
+    auto [range, isThere] = item;
+    if (!isThere)
+      return body(block, range);
+    block.when(isThere, [&, &range = range] { body(block, range); });
+  };
+  BlockBuilder::launch(
+      b, loc, {(groups + plan.numParts) * grid.cluster[0], parts.tiles},
+      grid.threads, grid.sharedBytes,
+      [&](BlockBuilder &block) {
+        Value number = block.div(block.block[0], grid.cluster[0]);
+        emit(block, plan.getItem(block, number, memory));
+      },
+      grid.cluster);
+  // What copies has no sums.
+  if (plan.numParts)
+    BlockBuilder::launch(
+        b, loc, {groups * grid.cluster[0], parts.tiles}, parts.threads,
+        /*sharedBytes=*/0, [&](BlockBuilder &block) {
+          Value number = block.div(block.block[0], grid.cluster[0]);
+          emit(block, plan.getSum(block, number, memory));
+        });
+}
+
+namespace mlir::bsr::gpu {
+/// What a thread does, whose `walk` says what is copied and multiplied.
+class SpMMEmitter {
+public:
+  SpMMEmitter(SpMMKernel &kernel, SpMMWalk &walk, BlockBuilder &b)
+      : kernel(kernel), shape(kernel.shape), walk(walk),
+        launch(walk.product.launch), range(walk.product.range), b(b),
+        multiplier(walk.createMultiplier()) {}
+  void emit();
+
+private:
+  /// The output of row `row` of the lane in an accumulator.
+  Value getOutput(int64_t accumulator, int64_t row);
+  SmallVector<Value> getInitialSums();
+  /// The sums of an accumulator, row by row.
+  SmallVector<Value> getRows(int64_t accumulator, ValueRange sums);
+  void finish(ValueRange sums);
+  void finishWhole(ValueRange sums);
+  void store(ValueRange sums);
+  /// Of neighbouring accumulators.
+  void emitEpilogue(int64_t first, int64_t count, ValueRange sums);
+
+  SpMMKernel &kernel;
+  const SpMMShape &shape;
+  SpMMWalk &walk;
+  const SpMMLaunch &launch;
+  const ChunkRange &range;
+  BlockBuilder &b;
+  std::unique_ptr<Multiplier> multiplier;
+};
+} // namespace mlir::bsr::gpu
+
+Value SpMMEmitter::getOutput(int64_t accumulator, int64_t row) {
+  const SumLayout &layout = multiplier->layout;
+  return b.add(walk.getOutput(accumulator, layout.getFirstRow(b)),
+               layout.getRow(row));
+}
+
+SmallVector<Value> SpMMEmitter::getInitialSums() {
+  SmallVector<Value> sums;
+  for (int64_t i = 0; i != walk.numAccumulators; ++i) {
+    SmallVector<Value> starts;
+    for (int64_t row = 0; row != multiplier->numRows; ++row)
+      starts.push_back(
+          kernel.loadStart(b, launch.kernel, range, getOutput(i, row)));
+    llvm::append_range(sums, multiplier->fillRows(starts));
+  }
+  return sums;
+}
+
+SmallVector<Value> SpMMEmitter::getRows(int64_t accumulator, ValueRange sums) {
+  int64_t count = multiplier->numSums;
+  return multiplier->getRows(sums.slice(accumulator * count, count));
+}
+
+void SpMMEmitter::store(ValueRange sums) {
+  int64_t outputs = shape.numLines * shape.outBlock;
+  bool areRowsRagged = shape.numLines % kernel.plan.lines != 0;
+  for (int64_t i = 0; i != walk.numAccumulators; ++i) {
+    SmallVector<Value> rows = getRows(i, sums);
+    int64_t perRow = int64_t(rows.size()) / multiplier->numRows;
+    for (int64_t row = 0; row != multiplier->numRows; ++row) {
+      Value output = getOutput(i, row);
+      auto storeOne = [&] {
+        storeRow(b, multiplier->layout,
+                 ValueRange(rows).slice(row * perRow, perRow), launch.y,
+                 {walk.batch, output}, walk.firstToken, walk.areTokensRagged);
+      };
+      if (areRowsRagged)
+        b.when(b.less(output, b.constant(outputs)), storeOne);
+      else
+        storeOne();
+    }
+  }
+}
+
+void SpMMEmitter::emitEpilogue(int64_t first, int64_t count, ValueRange sums) {
+  WarpSums warp;
+  warp.layout = multiplier->layout;
+  for (int64_t i = first; i != first + count; ++i)
+    llvm::append_range(warp.sums, getRows(i, sums));
+  warp.numRows = count * multiplier->numRows;
+  warp.at = {walk.batch, getOutput(first, /*row=*/0)};
+  warp.column = walk.firstToken;
+  warp.warpNumber = b.div(warp.column, kernel.grid.warpTokens);
+  warp.areRowsRagged = shape.numLines % kernel.plan.lines;
+  warp.areColumnsRagged = walk.areTokensRagged;
+  kernel.epilogue->emit(b, warp);
+}
+
+void SpMMEmitter::finishWhole(ValueRange sums) {
+  auto finishAll = [&] {
+    if (!kernel.epilogue)
+      return store(sums);
+    int64_t all = walk.numAccumulators, count = walk.areNeighbours ? all : 1;
+    for (int64_t first = 0; first != all; first += count)
+      emitEpilogue(first, count, sums);
+  };
+  if (!walk.areBatchesRagged)
+    return finishAll();
+  b.when(b.less(walk.batch, b.constant(shape.activations.batches)), finishAll);
+}
+
+void SpMMEmitter::finish(ValueRange sums) {
+  kernel.finish(b, range, launch.memory, walk.rank, multiplier->unpack(sums),
+                [&](ValueRange sums) { finishWhole(sums); });
+}
+
+void SpMMEmitter::emit() {
+  auto finishSums = [&](ValueRange sums) { finish(sums); };
+  if (range.numParts)
+    return finish(getInitialSums());
+  walk.run(
+      *multiplier, [&] { return getInitialSums(); }, finishSums);
+}
+
+LogicalResult SpMMKernel::emit(OpBuilder &b, KernelBody &kernel,
+                               ValueRange scratch) {
+  SpMMLaunch launched = begin(b, kernel, scratch);
+  launch(b, launched, [&](BlockBuilder &block, const ChunkRange &range) {
+    auto walk = createWalk({op, shape, plan, launched, range}, block);
+    SpMMEmitter(*this, *walk, block).emit();
+  });
+  return epilogue ? epilogue->end(b) : success();
+}
