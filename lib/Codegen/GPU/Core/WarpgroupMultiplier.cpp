@@ -13,7 +13,7 @@ WarpgroupOperand WarpgroupMultiplier::getOperand(Side side,
   constexpr int64_t rowsTogether = 8;
   const Operand &operand = operands[side];
   return {pointer.front(), operand.width, operand.isTransposed,
-          rowsTogether * operand.width, operand.partsStride};
+          rowsTogether * operand.width, operand.leadingStride};
 }
 
 SmallVector<Value> WarpgroupMultiplier::multiply(ValueRange left,

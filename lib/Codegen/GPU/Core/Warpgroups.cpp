@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-/// The address of a place in shared memory, of 32 bits.
+/// The address of something in shared memory, of 32 bits.
 static Value getAddress(BlockBuilder &b, Value shared) {
   return LLVM::PtrToIntOp::create(b.b, b.loc, b.b.getI32Type(), shared);
 }
@@ -83,10 +83,10 @@ WarpgroupOperand WarpgroupOperand::at(BlockBuilder &b, int64_t index) const {
 /// 128 bytes, 2, of 64, 3, of 32. Of an address it has the 18 bits that lie in
 /// a thread block: above them stands which of its cluster that is.
 static Value describe(BlockBuilder &b, const WarpgroupOperand &operand) {
-  constexpr unsigned addressBits = 18, partsBit = 16, rowsBit = 32,
+  constexpr unsigned addressBits = 18, leadingBit = 16, rowsBit = 32,
                      swizzleBit = 62;
   uint64_t swizzle = 8 - llvm::Log2_64(operand.width);
-  uint64_t fields = uint64_t(operand.partsStride / 16) << partsBit |
+  uint64_t fields = uint64_t(operand.leadingStride / 16) << leadingBit |
                     uint64_t(operand.rowsStride / 16) << rowsBit |
                     swizzle << swizzleBit;
   Type i64 = b.b.getI64Type();

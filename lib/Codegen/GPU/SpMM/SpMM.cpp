@@ -4,10 +4,10 @@
 // warps, on tensor cores or on lanes.
 
 #include "bsr/Codegen/GPU/SpMM/SpMM.h"
-#include "BoxWalk.h"
-#include "PieceWalk.h"
+#include "AsyncCopyMainloop.h"
 #include "SpMMKernel.h"
-#include "WarpgroupWalk.h"
+#include "TensorCopyMainloop.h"
+#include "WarpgroupMainloop.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -30,8 +30,8 @@ public:
   std::string describeTile() const override { return tile.describe(shape); }
 
 private:
-  std::unique_ptr<SpMMWalk> createWalk(const WalkedProduct &product,
-                                       BlockBuilder &b) const override;
+  std::unique_ptr<SpMMMainloop> createMainloop(const SpMMContext &product,
+                                               BlockBuilder &b) const override;
 
   SpMMTile tile;
 };
@@ -47,9 +47,9 @@ public:
   std::string describeTile() const override { return tile.describe(shape); }
 
 private:
-  std::unique_ptr<SpMMWalk> createWalk(const WalkedProduct &product,
-                                       BlockBuilder &b) const override {
-    return std::make_unique<WarpgroupWalk>(product, tile, b);
+  std::unique_ptr<SpMMMainloop> createMainloop(const SpMMContext &product,
+                                               BlockBuilder &b) const override {
+    return std::make_unique<WarpgroupMainloop>(product, tile, b);
   }
 
   WarpgroupTile tile;
@@ -82,11 +82,11 @@ std::optional<TiledSpMM> TiledSpMM::match(const BlockProduct &operands,
   return product ? product : match(operands, target, /*isOnTensorCores=*/false);
 }
 
-std::unique_ptr<SpMMWalk> TiledSpMM::createWalk(const WalkedProduct &product,
-                                                BlockBuilder &b) const {
+std::unique_ptr<SpMMMainloop>
+TiledSpMM::createMainloop(const SpMMContext &product, BlockBuilder &b) const {
   if (tile.shareOutputs != 0)
-    return std::make_unique<BoxWalk>(product, tile, b);
-  return std::make_unique<PieceWalk>(product, tile, b);
+    return std::make_unique<TensorCopyMainloop>(product, tile, b);
+  return std::make_unique<AsyncCopyMainloop>(product, tile, b);
 }
 
 std::optional<WarpgroupSpMM> WarpgroupSpMM::match(const BlockProduct &operands,

@@ -2,8 +2,8 @@
 //
 // The kernel of bsr.spmm, whatever multiplies and copies: a thread block owns
 // lines of output features, and tokens, and goes through the plan of its group
-// of lines. What it copies and multiplies on the way is its walk's (SpMMWalk);
-// what sums begin with, and what becomes of them, is here.
+// of lines. What it copies and multiplies on the way is its mainloop's
+// (SpMMMainloop); what sums begin with, and what becomes of them, is here.
 
 #include "SpMMKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,8 +23,8 @@ std::optional<PatternPlan> SpMMKernel::getPlan() {
 
 SmallVector<MemRefType> SpMMKernel::getScratch() {
   SmallVector<MemRefType> types;
-  if (plan.numParts)
-    types.push_back(parts.getType(op->getContext()));
+  if (plan.numSlices)
+    types.push_back(slices.getType(op->getContext()));
   if (epilogue)
     llvm::append_range(types, epilogue->getScratch());
   return types;
@@ -59,7 +59,7 @@ Value SpMMKernel::loadStart(BlockBuilder &b, const KernelBody &kernel,
   Value last = b.constant(shape.numLines * shape.outBlock - 1);
   Value start =
       b.loadFloats(b.at(pointer, b.min(output, last), type), type, 1).front();
-  return range.isPart ? b.select(range.isPart, zero, start) : start;
+  return range.isSlice ? b.select(range.isSlice, zero, start) : start;
 }
 
 SpMMLaunch SpMMKernel::begin(OpBuilder &b, KernelBody &kernel,
@@ -69,7 +69,7 @@ SpMMLaunch SpMMKernel::begin(OpBuilder &b, KernelBody &kernel,
       kernel, SmallVector<Value>(kernel.plans.at(op)), {}, {}, {}};
   llvm::append_range(launch.memory, scratch);
   if (epilogue)
-    epilogue->begin(b, kernel, scratch.drop_front(plan.numParts ? 1 : 0));
+    epilogue->begin(b, kernel, scratch.drop_front(plan.numSlices ? 1 : 0));
   else
     launch.y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
                           {x.batches, shape.numLines * shape.outBlock},
@@ -78,7 +78,7 @@ SpMMLaunch SpMMKernel::begin(OpBuilder &b, KernelBody &kernel,
     return launch;
   launch.x = ActivationBoxes::create(b, kernel, op.getX(), x,
                                      {shape.inBlock, StageLayout::boxTokens});
-  // Thread blocks that share blocks copy a part of the rows of each.
+  // Thread blocks that share blocks copy some of the rows of each.
   launch.valuesMap = createTensorMap(
       b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
       {shape.blockRows / grid.cluster[1], shape.blockCols});
@@ -88,12 +88,12 @@ SpMMLaunch SpMMKernel::begin(OpBuilder &b, KernelBody &kernel,
 void SpMMKernel::finish(BlockBuilder &b, const ChunkRange &range,
                         ValueRange memory, Value rank, ValueRange sums,
                         llvm::function_ref<void(ValueRange)> finish) {
-  Value own = plan.numParts ? memory[plan.getNumArrays()] : Value();
-  if (range.numParts)
-    return finish(parts.add(b, own, range, rank, sums));
-  if (!range.isPart)
+  Value own = plan.numSlices ? memory[plan.getNumArrays()] : Value();
+  if (range.numSlices)
+    return finish(slices.add(b, own, range, rank, sums));
+  if (!range.isSlice)
     return finish(sums);
-  b.when(range.isPart, [&] { parts.store(b, own, range.part, rank, sums); });
+  b.when(range.isSlice, [&] { slices.store(b, own, range.slice, rank, sums); });
   Value isWhole = b.less(range.whole, b.constant(plan.getNumGroups()));
   b.when(isWhole, [&] { finish(sums); });
 }
@@ -111,7 +111,7 @@ void SpMMKernel::launch(
     block.when(isThere, [&, &range = range] { body(block, range); });
   };
   BlockBuilder::launch(
-      b, loc, {(groups + plan.numParts) * grid.cluster[0], parts.tiles},
+      b, loc, {(groups + plan.numSlices) * grid.cluster[0], slices.tiles},
       grid.threads, grid.sharedBytes,
       [&](BlockBuilder &block) {
         Value number = block.div(block.block[0], grid.cluster[0]);
@@ -119,9 +119,9 @@ void SpMMKernel::launch(
       },
       grid.cluster);
   // What copies has no sums.
-  if (plan.numParts)
+  if (plan.numSlices)
     BlockBuilder::launch(
-        b, loc, {groups * grid.cluster[0], parts.tiles}, parts.threads,
+        b, loc, {groups * grid.cluster[0], slices.tiles}, slices.threads,
         /*sharedBytes=*/0, [&](BlockBuilder &block) {
           Value number = block.div(block.block[0], grid.cluster[0]);
           emit(block, plan.getSum(block, number, memory));
@@ -129,13 +129,13 @@ void SpMMKernel::launch(
 }
 
 namespace mlir::bsr::gpu {
-/// What a thread does, whose `walk` says what is copied and multiplied.
+/// What a thread does, whose `mainloop` says what is copied and multiplied.
 class SpMMEmitter {
 public:
-  SpMMEmitter(SpMMKernel &kernel, SpMMWalk &walk, BlockBuilder &b)
-      : kernel(kernel), shape(kernel.shape), walk(walk),
-        launch(walk.product.launch), range(walk.product.range), b(b),
-        multiplier(walk.createMultiplier()) {}
+  SpMMEmitter(SpMMKernel &kernel, SpMMMainloop &mainloop, BlockBuilder &b)
+      : kernel(kernel), shape(kernel.shape), mainloop(mainloop),
+        launch(mainloop.product.launch), range(mainloop.product.range), b(b),
+        multiplier(mainloop.createMultiplier()) {}
   void emit();
 
 private:
@@ -152,7 +152,7 @@ private:
 
   SpMMKernel &kernel;
   const SpMMShape &shape;
-  SpMMWalk &walk;
+  SpMMMainloop &mainloop;
   const SpMMLaunch &launch;
   const ChunkRange &range;
   BlockBuilder &b;
@@ -162,13 +162,13 @@ private:
 
 Value SpMMEmitter::getOutput(int64_t accumulator, int64_t row) {
   const SumLayout &layout = multiplier->layout;
-  return b.add(walk.getOutput(accumulator, layout.getFirstRow(b)),
+  return b.add(mainloop.getOutput(accumulator, layout.getFirstRow(b)),
                layout.getRow(row));
 }
 
 SmallVector<Value> SpMMEmitter::getInitialSums() {
   SmallVector<Value> sums;
-  for (int64_t i = 0; i != walk.numAccumulators; ++i) {
+  for (int64_t i = 0; i != mainloop.numAccumulators; ++i) {
     SmallVector<Value> starts;
     for (int64_t row = 0; row != multiplier->numRows; ++row)
       starts.push_back(
@@ -186,7 +186,7 @@ SmallVector<Value> SpMMEmitter::getRows(int64_t accumulator, ValueRange sums) {
 void SpMMEmitter::store(ValueRange sums) {
   int64_t outputs = shape.numLines * shape.outBlock;
   bool areRowsRagged = shape.numLines % kernel.plan.lines != 0;
-  for (int64_t i = 0; i != walk.numAccumulators; ++i) {
+  for (int64_t i = 0; i != mainloop.numAccumulators; ++i) {
     SmallVector<Value> rows = getRows(i, sums);
     int64_t perRow = int64_t(rows.size()) / multiplier->numRows;
     for (int64_t row = 0; row != multiplier->numRows; ++row) {
@@ -194,7 +194,8 @@ void SpMMEmitter::store(ValueRange sums) {
       auto storeOne = [&] {
         storeRow(b, multiplier->layout,
                  ValueRange(rows).slice(row * perRow, perRow), launch.y,
-                 {walk.batch, output}, walk.firstToken, walk.areTokensRagged);
+                 {mainloop.batch, output}, mainloop.firstToken,
+                 mainloop.areTokensRagged);
       };
       if (areRowsRagged)
         b.when(b.less(output, b.constant(outputs)), storeOne);
@@ -210,11 +211,11 @@ void SpMMEmitter::emitEpilogue(int64_t first, int64_t count, ValueRange sums) {
   for (int64_t i = first; i != first + count; ++i)
     llvm::append_range(warp.sums, getRows(i, sums));
   warp.numRows = count * multiplier->numRows;
-  warp.at = {walk.batch, getOutput(first, /*row=*/0)};
-  warp.column = walk.firstToken;
+  warp.at = {mainloop.batch, getOutput(first, /*row=*/0)};
+  warp.column = mainloop.firstToken;
   warp.warpNumber = b.div(warp.column, kernel.grid.warpTokens);
   warp.areRowsRagged = shape.numLines % kernel.plan.lines;
-  warp.areColumnsRagged = walk.areTokensRagged;
+  warp.areColumnsRagged = mainloop.areTokensRagged;
   kernel.epilogue->emit(b, warp);
 }
 
@@ -222,25 +223,28 @@ void SpMMEmitter::finishWhole(ValueRange sums) {
   auto finishAll = [&] {
     if (!kernel.epilogue)
       return store(sums);
-    int64_t all = walk.numAccumulators, count = walk.areNeighbours ? all : 1;
+    int64_t all = mainloop.numAccumulators,
+            count = mainloop.areNeighbours ? all : 1;
     for (int64_t first = 0; first != all; first += count)
       emitEpilogue(first, count, sums);
   };
-  if (!walk.areBatchesRagged)
+  if (!mainloop.areBatchesRagged)
     return finishAll();
-  b.when(b.less(walk.batch, b.constant(shape.activations.batches)), finishAll);
+  b.when(b.less(mainloop.batch, b.constant(shape.activations.batches)),
+         finishAll);
 }
 
 void SpMMEmitter::finish(ValueRange sums) {
-  kernel.finish(b, range, launch.memory, walk.rank, multiplier->unpack(sums),
+  kernel.finish(b, range, launch.memory, mainloop.rank,
+                multiplier->unpack(sums),
                 [&](ValueRange sums) { finishWhole(sums); });
 }
 
 void SpMMEmitter::emit() {
   auto finishSums = [&](ValueRange sums) { finish(sums); };
-  if (range.numParts)
+  if (range.numSlices)
     return finish(getInitialSums());
-  walk.run(
+  mainloop.run(
       *multiplier, [&] { return getInitialSums(); }, finishSums);
 }
 
@@ -248,8 +252,8 @@ LogicalResult SpMMKernel::emit(OpBuilder &b, KernelBody &kernel,
                                ValueRange scratch) {
   SpMMLaunch launched = begin(b, kernel, scratch);
   launch(b, launched, [&](BlockBuilder &block, const ChunkRange &range) {
-    auto walk = createWalk({op, shape, plan, launched, range}, block);
-    SpMMEmitter(*this, *walk, block).emit();
+    auto mainloop = createMainloop({op, shape, plan, launched, range}, block);
+    SpMMEmitter(*this, *mainloop, block).emit();
   });
   return epilogue ? epilogue->end(b) : success();
 }

@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_SPMMTILE_H
 #define BSR_LIB_CODEGEN_GPU_SPMM_SPMMTILE_H
 
-#include "LinePlan.h"
+#include "SpMMPlan.h"
 #include "bsr/Codegen/GPU/Core/BlockProduct.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
@@ -14,7 +14,7 @@ namespace mlir::bsr::gpu {
 
 /// The sizes of a product with a sparse weight.
 struct SpMMShape {
-  /// Outputs and inputs of a block: of a packed one (`LinePlan`), if tensor
+  /// Outputs and inputs of a block: of a packed one (`SpMMPlan`), if tensor
   /// cores multiply small blocks.
   int64_t outBlock, inBlock;
   /// Rows and columns of a block of the pattern, as they are stored, and which
@@ -37,7 +37,7 @@ struct SpMMShape {
   /// Of a block, which may be packed.
   int64_t getRows() const { return inputsAreRows ? inBlock : outBlock; }
   int64_t getCols() const { return inputsAreRows ? outBlock : inBlock; }
-  int64_t getParts() const {
+  int64_t getPackedBlocks() const {
     return outBlock * inBlock / (blockRows * blockCols);
   }
   /// Lines of the pattern that are one.
@@ -58,8 +58,8 @@ struct SpMMShape {
     return std::min(most, copiedBytes / elementBytes);
   }
   int64_t getPieces() const { return outBlock * inBlock / getPieceElements(); }
-  /// The share of blocks of which a part is stored, in a random pattern whose
-  /// slots all hold a block.
+  /// The share of blocks of which something is stored, in a random pattern
+  /// whose slots all hold a block.
   double getDensity() const;
   /// Bytes of a block as it is stored, and of all operands and results.
   double getStoredBytes() const {
@@ -146,9 +146,9 @@ struct SpMMTile {
   /// What a launch does for such a pattern, about.
   KernelWork getWork(const SpMMShape &shape) const;
   /// The plan that a launch of this tile follows.
-  LinePlan getPlan(const SpMMShape &shape) const;
+  SpMMPlan getPlan(const SpMMShape &shape) const;
   /// That plan; long groups may be cut if a launch on `chip` gains by it.
-  LinePlan getCutPlan(const SpMMShape &shape, const Chip &chip,
+  SpMMPlan getCutPlan(const SpMMShape &shape, const Chip &chip,
                       bool isGiven) const;
   /// Tiles along tokens of all batches.
   int64_t getTokenTiles(const SpMMShape &shape) const {

@@ -19,7 +19,7 @@ Value createTensorMap(OpBuilder &b, Location loc, Value memref, int64_t columns,
 
 /// Copies the box of `map` from row `row` and element `column` on to shared
 /// memory, zeros for what is not in the tensor; the mbarrier counts its bytes.
-/// It goes to the same place of the thread blocks of the cluster whose bits
+/// It goes to the same offset in the thread blocks of the cluster whose bits
 /// are set in `blocks`, 32 bits, or, where it is null, to this one.
 void copyBox(BlockBuilder &b, Value shared, Value map, Value row, Value column,
              Value barrier, Value blocks);

@@ -49,7 +49,7 @@ struct WarpgroupOperand {
   bool isTransposed;
   /// Bytes from 8 rows to the next 8, and from the `width` bytes of an
   /// `isTransposed` operand to the next.
-  int64_t rowsStride, partsStride;
+  int64_t rowsStride, leadingStride;
 
   /// The operand `index` times 16 further along the summed dimension.
   WarpgroupOperand at(BlockBuilder &b, int64_t index) const;
