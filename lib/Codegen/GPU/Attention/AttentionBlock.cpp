@@ -3,7 +3,7 @@
 // What the kernels of attention and of its gradient share.
 
 #include "AttentionBlock.h"
-#include "bsr/Codegen/Common/NumberBuilder.h"
+#include "bsr/Codegen/Common/Exponential.h"
 #include "bsr/Codegen/GPU/Core/AsyncCopies.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -370,22 +370,8 @@ Value AttentionBlock::mul(Value x, Value y) {
 }
 
 Value AttentionBlock::exp(Value x) {
-  // Below, 2^n is 0: n is -127. A NaN stays one.
-  x = arith::MaximumFOp::create(b.b, b.loc, x, constant(-88));
-  // The last bits of this sum are n + 127, the exponent of 2^n.
-  Value shift = constant(0x1.8p23 + 127);
-  Value sum = createMultiplyAdd(b.b, b.loc, x, constant(0x1.715476p0), shift);
-  Value n = sub(sum, shift);
-  // The product of n and the first part of log(2) is exact.
-  Value r = createMultiplyAdd(b.b, b.loc, n, constant(-0x1.62e4p-1), x);
-  r = createMultiplyAdd(b.b, b.loc, n, constant(-1.42860682030941723e-6), r);
-  Value y = constant(0.00138145825);
-  for (double factor : {0.00836872403, 0.041668389, 0.166665211, 0.49999994})
-    y = createMultiplyAdd(b.b, b.loc, y, r, constant(factor));
-  y = add(createMultiplyAdd(b.b, b.loc, mul(y, r), r, r), constant(1));
-  Value bits = arith::BitcastOp::create(b.b, b.loc, b.b.getI32Type(), sum);
-  bits = b.shiftLeft(bits, b.constant(23));
-  return mul(y, arith::BitcastOp::create(b.b, b.loc, b.b.getF32Type(), bits));
+  NumberBuilder numbers(b.b, b.loc, b.b.getF32Type());
+  return createFlushedExp(numbers, x);
 }
 
 Value AttentionBlock::combineLanes(

@@ -143,8 +143,7 @@ public:
   Value add(Value x, Value y);
   Value sub(Value x, Value y);
   Value mul(Value x, Value y);
-  /// exp(x), 0 below -88: for numbers that are not far above 0. Of 14
-  /// instructions, with the polynomial of `bsr-approximate-math`.
+  /// exp(x) for `x` that are not far above 0.
   Value exp(Value x);
   /// Combines what the four lanes of a row have.
   Value combineLanes(Value x, llvm::function_ref<Value(Value, Value)> combine);
