@@ -184,25 +184,27 @@ SmallVector<Value> SpMMEmitter::getRows(int64_t accumulator, ValueRange sums) {
 }
 
 void SpMMEmitter::store(ValueRange sums) {
-  int64_t outputs = shape.numLines * shape.outBlock;
-  bool areRowsRagged = shape.numLines % kernel.plan.lines != 0;
-  for (int64_t i = 0; i != mainloop.numAccumulators; ++i) {
-    SmallVector<Value> rows = getRows(i, sums);
-    int64_t perRow = int64_t(rows.size()) / multiplier->numRows;
-    for (int64_t row = 0; row != multiplier->numRows; ++row) {
-      Value output = getOutput(i, row);
-      auto storeOne = [&] {
-        storeRow(b, multiplier->layout,
-                 ValueRange(rows).slice(row * perRow, perRow), launch.y,
-                 {mainloop.batch, output}, mainloop.firstToken,
-                 mainloop.areTokensRagged);
-      };
-      if (areRowsRagged)
-        b.when(b.less(output, b.constant(outputs)), storeOne);
-      else
-        storeOne();
-    }
-  }
+  Value outputs = b.constant(shape.numLines * shape.outBlock);
+  auto whenInside = [&](Value output, llvm::function_ref<void()> body) {
+    if (shape.numLines % kernel.plan.lines == 0)
+      body();
+    else
+      b.when(b.less(output, outputs), body);
+  };
+  // An accumulator of neighbours is a line, which is inside or not.
+  int64_t all = multiplier->numRows;
+  int64_t together = mainloop.areNeighbours ? all : 1;
+  for (int64_t i = 0; i != mainloop.numAccumulators; ++i)
+    for (int64_t first = 0; first != all; first += together)
+      whenInside(getOutput(i, first), [&] {
+        SmallVector<Value> rows = getRows(i, sums);
+        int64_t perRow = int64_t(rows.size()) / all;
+        for (int64_t row = first; row != first + together; ++row)
+          storeRow(b, multiplier->layout,
+                   ValueRange(rows).slice(row * perRow, perRow), launch.y,
+                   {mainloop.batch, getOutput(i, row)}, mainloop.firstToken,
+                   mainloop.areTokensRagged);
+      });
 }
 
 void SpMMEmitter::emitEpilogue(int64_t first, int64_t count, ValueRange sums) {
