@@ -117,6 +117,14 @@ struct Max {
   }
 };
 
+/// `Operation`, or 0 where that is negative.
+template <typename Operation>
+struct Relu {
+  int32_t operator()(int32_t a, int32_t b) const {
+    return Max()(Operation()(a, b), 0);
+  }
+};
+
 struct AddSat {
   int32_t operator()(int32_t a, int32_t b) const { return cut(int64_t(a) + b); }
   static int32_t cut(int64_t value) {
@@ -264,17 +272,23 @@ bool ptx::decodeInteger(Decoder &d) {
       opcode.find(".cc.") != std::string_view::npos)
     return decodeCarry(d);
   bool saturates = (name == "add" || name == "sub") && d.take("sat");
+  bool clamps = (name == "min" || name == "max") && d.take("relu");
+  if (clamps)
+    d.require(90);
   if (name == "mul24")
     d.expect("lo");
   Type type = d.type();
   bool negates = name == "neg" || name == "abs";
-  if (!isWhole(type) || (saturates && type != Type::S32) ||
+  if (!isWhole(type) || ((saturates || clamps) && type != Type::S32) ||
       (negates && !isSigned(type)) || (name == "mul24" && sizeOf(type) != 4))
     failType(d);
   operands(d, type, negates ? 1 : name == "sad" ? 3 : 2);
   Handler *&handler = d.insn.handler;
   if (saturates)
     handler = name == "add" ? binary<int32_t, AddSat> : binary<int32_t, SubSat>;
+  else if (clamps)
+    handler =
+        name == "min" ? binary<int32_t, Relu<Min>> : binary<int32_t, Relu<Max>>;
   else if (name == "add")
     handler = binaryInteger<Add>(d, type);
   else if (name == "sub")

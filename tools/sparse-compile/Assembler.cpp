@@ -93,7 +93,7 @@ Expected<std::string> bsr::makeCubin(StringRef ptxas, StringRef text,
   return cubin.read();
 }
 
-Expected<StringMap<bsr::gpu::MachineKernel>>
+Expected<StringMap<bsr::gpu::SASSKernel>>
 bsr::disassemble(const Assembler &assembler, StringRef text, StringRef chip) {
   TemporaryFile cubin, code, needs, unused;
   for (TemporaryFile *file : {&cubin, &code, &needs, &unused})

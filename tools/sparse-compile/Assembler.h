@@ -5,7 +5,7 @@
 #ifndef BSR_TOOLS_SPARSE_COMPILE_ASSEMBLER_H
 #define BSR_TOOLS_SPARSE_COMPILE_ASSEMBLER_H
 
-#include "bsr/Codegen/GPU/Prediction/Machine.h"
+#include "bsr/Codegen/GPU/Prediction/SASS.h"
 
 namespace mlir::bsr {
 
@@ -27,7 +27,7 @@ llvm::Expected<std::string>
 makeCubin(llvm::StringRef ptxas, llvm::StringRef text, llvm::StringRef chip);
 
 /// What the machine has of the kernels of `text` for `chip`.
-llvm::Expected<llvm::StringMap<gpu::MachineKernel>>
+llvm::Expected<llvm::StringMap<gpu::SASSKernel>>
 disassemble(const Assembler &assembler, llvm::StringRef text,
             llvm::StringRef chip);
 

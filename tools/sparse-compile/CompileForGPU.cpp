@@ -111,7 +111,7 @@ static void dropTimes(ModuleOp module) {
 
 /// What ptxas makes of the kernels of `module`; nothing, of which it warns,
 /// where the tools are not installed.
-static Expected<std::optional<llvm::StringMap<MachineKernel>>>
+static Expected<std::optional<llvm::StringMap<SASSKernel>>>
 assembleKernels(ModuleOp module, GPUAttr target) {
   Expected<Assembler> assembler = findAssembler();
   if (!assembler) {
@@ -176,7 +176,7 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
   dropTimes(*module);
   watch.lap("lower");
   if (options.report) {
-    std::optional<llvm::StringMap<MachineKernel>> machine;
+    std::optional<llvm::StringMap<SASSKernel>> machine;
     if (options.assemble) {
       auto made = assembleKernels(*module, target);
       if (!made)

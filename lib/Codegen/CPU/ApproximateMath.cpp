@@ -3,7 +3,7 @@
 // Computes mathematical functions by polynomials, which run in vectors.
 
 #include "bsr/Codegen/CPU/Passes.h"
-#include "bsr/Codegen/Common/NumberBuilder.h"
+#include "bsr/Codegen/Common/Exponential.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -21,29 +21,13 @@ using namespace mlir;
 using namespace mlir::bsr;
 using arith::CmpFPredicate;
 
-namespace {
-class Writer : public NumberBuilder {
-public:
-  using NumberBuilder::NumberBuilder;
-
-  /// The polynomial of f32 `coefficients`, that of the constant first.
-  Value polynomial(Value x, ArrayRef<double> coefficients) {
-    Value y = f32(coefficients.back());
-    for (double coefficient : llvm::reverse(coefficients.drop_back()))
-      y = multiplyAdd(y, x, f32(coefficient));
-    return y;
-  }
-};
-} // namespace
-
 /// True if `op` computes f32, or vectors of them.
 static bool isF32(Operation *op) {
   return getElementTypeOrSelf(op->getResult(0)).isF32();
 }
 
 namespace {
-/// exp(x) = 2^n * exp(r), where |r| <= log(2) / 2. Results are rounded once,
-/// subnormal ones too: upstream's are zero.
+/// Subnormal results are rounded once, too: upstream's are zero.
 struct ApproximateExp : OpRewritePattern<math::ExpOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -51,31 +35,9 @@ struct ApproximateExp : OpRewritePattern<math::ExpOp> {
                                 PatternRewriter &rewriter) const override {
     if (!isF32(op))
       return failure();
-    Writer b(op);
+    NumberBuilder b(op);
     b.setListener(rewriter.getListener());
-    // Beyond these the result is zero or infinite; a NaN stays one.
-    Value x = op.getOperand();
-    Value least = b.f32(-104), largest = b.f32(89);
-    x = b.select(b.compare(CmpFPredicate::OLT, x, least), least, x);
-    x = b.select(b.compare(CmpFPredicate::OGT, x, largest), largest, x);
-    // The last bits of this sum are n, an integer.
-    Value shift = b.f32(0x1.8p23);
-    Value sum = b.multiplyAdd(x, b.f32(0x1.715476p0), shift);
-    Value n = b.sub(sum, shift);
-    // The product of n and the first part of log(2) is exact.
-    Value r = b.multiplyAdd(n, b.f32(-0x1.62e4p-1), x);
-    r = b.multiplyAdd(n, b.f32(-1.42860682030941723e-6), r);
-    // (exp(r) - 1 - r) / r^2, with the least relative error of exp(r).
-    Value y = b.polynomial(r, {0.49999994, 0.166665211, 0.041668389,
-                               0.00836872403, 0.00138145825});
-    y = b.add(b.multiplyAdd(b.mul(y, r), r, r), b.f32(1));
-    // 2^n may be no number where its product is one: it is two factors.
-    Type i32 = b.getI32Type(), f32 = b.getF32Type();
-    Value whole = b.sub(b.bitcast(sum, i32), b.i32(0x4B400000));
-    Value half = arith::ShRSIOp::create(b, whole, b.i32(1));
-    for (Value part : {half, b.sub(whole, half)})
-      y = b.mul(y, b.bitcast(b.shl(b.add(part, b.i32(127)), 23), f32));
-    rewriter.replaceOp(op, y);
+    rewriter.replaceOp(op, createExp(b, op.getOperand()));
     return success();
   }
 };
@@ -87,7 +49,7 @@ struct ExpandFPowI : OpRewritePattern<math::FPowIOp> {
 
   LogicalResult matchAndRewrite(math::FPowIOp op,
                                 PatternRewriter &rewriter) const override {
-    Writer b(op);
+    NumberBuilder b(op);
     b.setListener(rewriter.getListener());
     Type type = op.getType(), wide = b.as(b.getF64Type());
     bool isNarrow = getElementTypeOrSelf(type).getIntOrFloatBitWidth() < 64;
@@ -120,7 +82,7 @@ struct ExpandNearOne : OpRewritePattern<Op> {
                                 PatternRewriter &rewriter) const override {
     if (!getElementTypeOrSelf(op.getType()).isF64())
       return failure();
-    Writer b(op);
+    NumberBuilder b(op);
     b.setListener(rewriter.getListener());
     auto isEqual = [&](Value value, double to) {
       return b.compare(CmpFPredicate::OEQ, value, b.f64(to));
@@ -183,7 +145,7 @@ struct ExpandIsInf : OpRewritePattern<math::IsInfOp> {
 /// Makes a logarithm of subnormals one of normal numbers, the only ones that
 /// upstream's polynomial takes: log(x) = log(2^25 * x) - 25 * log(2).
 static void scaleSubnormals(Operation *op, double log2) {
-  Writer b(op);
+  NumberBuilder b(op);
   Value x = op->getOperand(0);
   Value isSmall = b.compare(CmpFPredicate::OLT, x, b.f32(0x1p-126));
   op->setOperand(0, b.select(isSmall, b.mul(x, b.f32(0x1p25)), x));
@@ -203,7 +165,7 @@ static void reduceToQuadrant(Op op) {
   if (auto vector = dyn_cast<VectorType>(x.getType()))
     if (vector.getRank() != 1 || vector.isScalable())
       return;
-  Writer b(op);
+  NumberBuilder b(op);
   Type i32 = b.getI32Type();
   Value isNear =
       b.compare(CmpFPredicate::OLT, math::AbsFOp::create(b, x), b.f32(0x1p22));

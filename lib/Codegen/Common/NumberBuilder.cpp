@@ -51,3 +51,10 @@ Value NumberBuilder::shl(Value x, int64_t bits) {
   Type type = getElementTypeOrSelf(x);
   return arith::ShLIOp::create(*this, x, constant(getIntegerAttr(type, bits)));
 }
+
+Value NumberBuilder::polynomial(Value x, ArrayRef<double> coefficients) {
+  Value y = f32(coefficients.back());
+  for (double coefficient : llvm::reverse(coefficients.drop_back()))
+    y = multiplyAdd(y, x, f32(coefficient));
+  return y;
+}

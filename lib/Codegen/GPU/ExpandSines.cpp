@@ -25,7 +25,7 @@ struct Reduced {
 } // namespace
 
 /// Reduces `x` >= 0, an f32 in f64. With the exponent e of x and its 24 bits m,
-/// the bits of 2 / pi up to place e - 25 behind the point make multiples of
+/// the bits of 2 / pi up to bit e - 25 behind the point make multiples of
 /// 2 pi; of the product of m with the 96 that follow, the first two are the
 /// multiple, modulo 4, and the next 62 the rest.
 static Reduced reduce(Doubles &b, Value x) {
@@ -45,11 +45,11 @@ static Reduced reduce(Doubles &b, Value x) {
                                       0x3C439041, 0xFE5163AB};
   Value isSmall =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, e, b.i64(0));
-  Value place = arith::AddIOp::create(
+  Value bit = arith::AddIOp::create(
       b, arith::SelectOp::create(b, isSmall, b.i64(0), e).getResult(),
       b.i64(7));
-  Value number = arith::ShRUIOp::create(b, place, b.i64(5));
-  Value shift = arith::AndIOp::create(b, place, b.i64(31));
+  Value number = arith::ShRUIOp::create(b, bit, b.i64(5));
+  Value shift = arith::AndIOp::create(b, bit, b.i64(31));
   auto getWord = [&](int64_t after) -> Value {
     Value word = b.i64(words[after]);
     for (int64_t first = 1; first <= 4; ++first) {

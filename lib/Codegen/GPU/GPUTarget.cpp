@@ -8,8 +8,8 @@
 #include "PlainProducts.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/Common/Nests.h"
-#include "bsr/Codegen/GPU/Core/ThreadEvaluator.h"
-#include "bsr/Codegen/GPU/Core/Vectors.h"
+#include "bsr/Codegen/GPU/Core/Elementwise.h"
+#include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
 #include "bsr/Codegen/GPU/Reductions/ChainRows.h"
 #include "bsr/Codegen/GPU/Reductions/Reductions.h"
 #include "bsr/Codegen/GPU/Reductions/ScatterAdds.h"
@@ -58,7 +58,7 @@ static SmallVector<MemRefType> getRootScratch(const ClusterPlan &plan,
 
 /// Emits `kernel` as launches of each nest, or of each root of its chain.
 static LogicalResult emitRoots(OpBuilder &b, KernelBody &kernel, GPUAttr chip) {
-  ThreadEvaluator evaluator(b, kernel.loc);
+  GPUEvaluator evaluator(b, kernel.loc);
   ValueRange scratch =
       kernel.scratch.drop_front(getNestScratch(kernel.plan).size());
   auto emitRoot = [&](Evaluator &e, Operation *root,

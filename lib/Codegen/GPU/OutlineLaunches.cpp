@@ -253,7 +253,7 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
       if (!functions.lookup(name))
         functions.insert(host.lookup<memref::GlobalOp>(name)->clone());
     });
-    // Of the places of a thread few are read.
+    // Of the coordinates of a thread few are read.
     for (Operation &op : llvm::make_early_inc_range(
              function.getBody().front().without_terminator()))
       if (isOpTriviallyDead(&op))

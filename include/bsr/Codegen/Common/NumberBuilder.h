@@ -23,6 +23,9 @@ public:
   /// Writes before `op`, in `shape`: numbers, or vectors as this one.
   NumberBuilder(Operation *op, Type shape)
       : ImplicitLocOpBuilder(op->getLoc(), op), shape(shape) {}
+  /// Writes where `b` does.
+  NumberBuilder(OpBuilder &b, Location loc, Type shape)
+      : ImplicitLocOpBuilder(loc, b), shape(shape) {}
 
   /// `element`, or a vector of it.
   Type as(Type element) const;
@@ -40,6 +43,8 @@ public:
   Value multiplyAdd(Value x, Value y, Value z) {
     return createMultiplyAdd(*this, getLoc(), x, y, z);
   }
+  /// The polynomial of f32 `coefficients`, that of the constant first.
+  Value polynomial(Value x, ArrayRef<double> coefficients);
   /// `x` by `bits` to the left.
   Value shl(Value x, int64_t bits);
   Value bitcast(Value x, Type element) {

@@ -3,8 +3,8 @@
 // What the kernels of attention and of its gradient share.
 
 #include "AttentionBlock.h"
-#include "bsr/Codegen/Common/NumberBuilder.h"
-#include "bsr/Codegen/GPU/Core/OperandCopy.h"
+#include "bsr/Codegen/Common/Exponential.h"
+#include "bsr/Codegen/GPU/Core/AsyncCopies.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -36,19 +36,19 @@ AttentionBlock::AttentionBlock(const AttentionOperands &operands,
 // Copies and products
 //===----------------------------------------------------------------------===//
 
-void AttentionBlock::copy(const AttentionPart &part, Value first, Value to) {
-  const AttentionMatrix &matrix = *part.matrix;
+void AttentionBlock::copy(const AttentionTile &operand, Value first, Value to) {
+  const AttentionMatrix &matrix = *operand.matrix;
   Value pointer = b.getPointer(kernel.inputs.lookup(matrix.tensor));
   Value begin = b.constant(matrix.offset);
   for (auto [dim, at] : llvm::enumerate(batchAt))
     begin = b.multiplyAdd(at, matrix.strides[dim], begin);
-  PieceCopy pieces{operands.type, part.getRows(), part.getLength(),
-                   matrix.copied, part.getPitch()};
+  PieceCopy pieces{operands.type, operand.getRows(), operand.getLength(),
+                   matrix.copied, operand.getPitch()};
   auto find = [&](Value row, Value column) -> PieceCopy::Source {
     Value token = b.add(first, matrix.isFeatureLast ? row : column);
     Value feature = matrix.isFeatureLast ? column : row;
     Value isInside;
-    if (operands.isRagged(matrix.tokenDim, part.tokens))
+    if (operands.isRagged(matrix.tokenDim, operand.tokens))
       isInside = b.less(token, b.constant(matrix.tokens));
     if (matrix.getPaddedFeatures() != matrix.features) {
       Value isFeature = b.less(feature, b.constant(matrix.features));
@@ -63,36 +63,38 @@ void AttentionBlock::copy(const AttentionPart &part, Value first, Value to) {
   pieces.emit(b, getThreads(rows), pointer, to, find);
 }
 
-/// How `part` lies in shared memory, whose inner numbers are features or
+/// How `operand` lies in shared memory, whose inner numbers are features or
 /// tokens.
-static WarpMultiplier::Operand
-getOperand(const AttentionPart &part, bool areFeaturesInner, Value first = {}) {
-  return {part.getPitch(), part.matrix->isFeatureLast == areFeaturesInner,
+static WarpMultiplier::Operand getOperand(const AttentionTile &operand,
+                                          bool areFeaturesInner,
+                                          Value first = {}) {
+  return {operand.getPitch(), operand.matrix->isFeatureLast == areFeaturesInner,
           first};
 }
 
-AttentionBlock::Left::Left(AttentionBlock &block, const AttentionPart &part,
+AttentionBlock::Left::Left(AttentionBlock &block, const AttentionTile &operand,
                            Value begin)
-    : block(&block), part(part), begin(begin) {}
+    : block(&block), operand(operand), begin(begin) {}
 
 WarpMultiplier
-AttentionBlock::Left::getMultiplier(const AttentionPart &right) const {
+AttentionBlock::Left::getMultiplier(const AttentionTile &right) const {
   BlockBuilder &b = block->b;
-  return WarpMultiplier(
-      b,
-      {block->operands.type, /*rows=*/1, right.tokens / fragmentCols,
-       part.matrix->getPaddedFeatures()},
-      getOperand(part, /*areFeaturesInner=*/true, b.mul(b.warp, fragmentRows)),
-      getOperand(right, /*areFeaturesInner=*/true));
+  return WarpMultiplier(b,
+                        {block->operands.type, /*rows=*/1,
+                         right.tokens / fragmentCols,
+                         operand.matrix->getPaddedFeatures()},
+                        getOperand(operand, /*areFeaturesInner=*/true,
+                                   b.mul(b.warp, fragmentRows)),
+                        getOperand(right, /*areFeaturesInner=*/true));
 }
 
 void AttentionBlock::Left::hold() {
-  WarpMultiplier multiplier = getMultiplier(part);
+  WarpMultiplier multiplier = getMultiplier(operand);
   held =
       multiplier.load(Multiplier::Left, multiplier.at(Multiplier::Left, begin));
 }
 
-FragmentSums AttentionBlock::Left::multiply(const AttentionPart &right,
+FragmentSums AttentionBlock::Left::multiply(const AttentionTile &right,
                                             Value rightBegin) {
   WarpMultiplier multiplier = getMultiplier(right);
   SmallVector<Value> left = held;
@@ -103,7 +105,7 @@ FragmentSums AttentionBlock::Left::multiply(const AttentionPart &right,
 }
 
 FragmentSums AttentionBlock::addProducts(ValueRange sums, ValueRange scores,
-                                         const AttentionPart &right,
+                                         const AttentionTile &right,
                                          Value begin) {
   // Scores are in registers: two fragments of sums, side by side, are one of a
   // left operand.
@@ -129,7 +131,7 @@ FragmentSums AttentionBlock::addProducts(ValueRange sums, ValueRange scores,
 }
 
 //===----------------------------------------------------------------------===//
-// The walk
+// The mainloop
 //===----------------------------------------------------------------------===//
 
 /// The tokens along `dim` of a block of the pattern.
@@ -159,7 +161,7 @@ Value AttentionBlock::getFirst(Value step) {
   return b.multiplyAdd(position, extent, b.mul(b.rem(step, tiles), cols));
 }
 
-SmallVector<Value> AttentionBlock::walk(
+SmallVector<Value> AttentionBlock::runMainloop(
     Value ring, int64_t stages, int64_t bytes, ValueRange carried,
     llvm::function_ref<void(Value, Value)> copyTile,
     llvm::function_ref<void()> begin,
@@ -185,8 +187,9 @@ SmallVector<Value> AttentionBlock::walk(
 // Scores
 //===----------------------------------------------------------------------===//
 
-SmallVector<Value> AttentionBlock::place(const AttentionTensor &tensor,
-                                         Value row, Value col, Value feature) {
+SmallVector<Value> AttentionBlock::getIndices(const AttentionTensor &tensor,
+                                              Value row, Value col,
+                                              Value feature) {
   SmallVector<Value> loops(batchAt);
   loops.resize(attention.extents.size(), feature);
   loops[rowDim] = row;
@@ -203,10 +206,10 @@ namespace {
 /// of a lane that have one element.
 class ElementReader {
 public:
-  ElementReader(AttentionBlock &block, ThreadEvaluator &e,
-                const AttentionTensor &tensor,
-                llvm::function_ref<SmallVector<Value>(int64_t, int64_t)> place)
-      : block(block), e(e), tensor(tensor), place(place) {}
+  ElementReader(
+      AttentionBlock &block, GPUEvaluator &e, const AttentionTensor &tensor,
+      llvm::function_ref<SmallVector<Value>(int64_t, int64_t)> indices)
+      : block(block), e(e), tensor(tensor), indices(indices) {}
 
   Value read(int64_t i, int64_t j) {
     auto [known, isNew] = elements.try_emplace(
@@ -214,30 +217,30 @@ public:
          tensor.map.isFunctionOfDim(block.colDim) ? j : 0});
     if (isNew) {
       BlockBuilder &b = block.b;
-      known->second =
-          e.read(tensor.tensor, llvm::map_to_vector(place(i, j), [&](Value at) {
-                   APInt number;
-                   if (matchPattern(at, m_ConstantInt(&number)))
-                     return Index::constant(number.getSExtValue());
-                   return Index::of(arith::IndexCastOp::create(
-                       b.b, b.loc, b.b.getIndexType(), at));
-                 }));
+      known->second = e.read(
+          tensor.tensor, llvm::map_to_vector(indices(i, j), [&](Value at) {
+            APInt number;
+            if (matchPattern(at, m_ConstantInt(&number)))
+              return Index::constant(number.getSExtValue());
+            return Index::of(
+                arith::IndexCastOp::create(b.b, b.loc, b.b.getIndexType(), at));
+          }));
     }
     return known->second;
   }
 
 private:
   AttentionBlock &block;
-  ThreadEvaluator &e;
+  GPUEvaluator &e;
   const AttentionTensor &tensor;
-  llvm::function_ref<SmallVector<Value>(int64_t, int64_t)> place;
+  llvm::function_ref<SmallVector<Value>(int64_t, int64_t)> indices;
   std::map<std::pair<int64_t, int64_t>, Value> elements;
 };
 } // namespace
 
 AttentionBlock::Scores AttentionBlock::getScores(ValueRange products,
                                                  Value first) {
-  ThreadEvaluator e(b.b, b.loc);
+  GPUEvaluator e(b.b, b.loc);
   for (auto [argument, buffer] : kernel.inputs)
     e.setBuffer(argument, buffer);
   // Beyond the last token, any will do.
@@ -246,16 +249,17 @@ AttentionBlock::Scores AttentionBlock::getScores(ValueRange products,
                ? b.min(token, b.constant(attention.extents[dim] - 1))
                : token;
   };
-  auto placeOf = [&](const AttentionTensor &tensor) {
+  auto indicesOf = [&](const AttentionTensor &tensor) {
     return [&](int64_t i, int64_t j) {
-      return place(tensor, clamp(getRow(i), rowDim, rows),
-                   clamp(b.add(first, getColumn(j)), colDim, cols),
-                   b.constant(0));
+      return getIndices(tensor, clamp(getRow(i), rowDim, rows),
+                        clamp(b.add(first, getColumn(j)), colDim, cols),
+                        b.constant(0));
     };
   };
-  auto biasPlace = placeOf(attention.bias), maskPlace = placeOf(attention.mask);
-  ElementReader biases(*this, e, attention.bias, biasPlace);
-  ElementReader masks(*this, e, attention.mask, maskPlace);
+  auto biasIndices = indicesOf(attention.bias),
+       maskIndices = indicesOf(attention.mask);
+  ElementReader biases(*this, e, attention.bias, biasIndices);
+  ElementReader masks(*this, e, attention.mask, maskIndices);
   Type f32 = b.b.getF32Type();
   Value scale = constant(attention.scale), fill = constant(attention.fill);
   Scores scores{FragmentSums(products), {}};
@@ -323,7 +327,7 @@ void AttentionBlock::storeRows(
   };
   auto storePair = [&](int64_t i, Value feature, ValueRange values) {
     SmallVector<Value> at =
-        place(result.tensor, getRow(i), b.constant(0), feature);
+        getIndices(result.tensor, getRow(i), b.constant(0), feature);
     if (result.pairs) {
       at.pop_back();
       storeVector(b, values, *result.pairs, at, feature, /*isRagged=*/false);
@@ -335,7 +339,7 @@ void AttentionBlock::storeRows(
       Value own = b.add(feature, k);
       whenFeature(own, k + 1, [&, value = value] {
         b.store(value, result.buffer,
-                place(result.tensor, getRow(i), b.constant(0), own));
+                getIndices(result.tensor, getRow(i), b.constant(0), own));
       });
     }
   };
@@ -366,22 +370,8 @@ Value AttentionBlock::mul(Value x, Value y) {
 }
 
 Value AttentionBlock::exp(Value x) {
-  // Below, 2^n is 0: n is -127. A NaN stays one.
-  x = arith::MaximumFOp::create(b.b, b.loc, x, constant(-88));
-  // The last bits of this sum are n + 127, the exponent of 2^n.
-  Value shift = constant(0x1.8p23 + 127);
-  Value sum = createMultiplyAdd(b.b, b.loc, x, constant(0x1.715476p0), shift);
-  Value n = sub(sum, shift);
-  // The product of n and the first part of log(2) is exact.
-  Value r = createMultiplyAdd(b.b, b.loc, n, constant(-0x1.62e4p-1), x);
-  r = createMultiplyAdd(b.b, b.loc, n, constant(-1.42860682030941723e-6), r);
-  Value y = constant(0.00138145825);
-  for (double factor : {0.00836872403, 0.041668389, 0.166665211, 0.49999994})
-    y = createMultiplyAdd(b.b, b.loc, y, r, constant(factor));
-  y = add(createMultiplyAdd(b.b, b.loc, mul(y, r), r, r), constant(1));
-  Value bits = arith::BitcastOp::create(b.b, b.loc, b.b.getI32Type(), sum);
-  bits = b.shiftLeft(bits, b.constant(23));
-  return mul(y, arith::BitcastOp::create(b.b, b.loc, b.b.getF32Type(), bits));
+  NumberBuilder numbers(b.b, b.loc, b.b.getF32Type());
+  return createFlushedExp(numbers, x);
 }
 
 Value AttentionBlock::combineLanes(

@@ -8,13 +8,13 @@
 
 #include "AttentionOperands.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
+#include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
 #include "bsr/Codegen/GPU/Core/Multiplier.h"
-#include "bsr/Codegen/GPU/Core/ThreadEvaluator.h"
 
 namespace mlir::bsr::gpu {
 
 /// Some tokens of a matrix in shared memory, where it lies as in global memory.
-struct AttentionPart {
+struct AttentionTile {
   const AttentionMatrix *matrix;
   int64_t tokens;
 
@@ -54,7 +54,7 @@ struct AttentionResult {
 /// apart.
 using FragmentSums = SmallVector<Value>;
 
-/// The place of a thread block, and of a lane, in an attention. Each warp
+/// The position of a thread block, and of a lane, in an attention. Each warp
 /// has 16 tokens of the one side, of queries or of keys, which are the rows of
 /// its scores; all go through tiles of the other side together, whose tokens
 /// are the columns.
@@ -70,24 +70,24 @@ public:
   }
 
   /// Copies tokens from `first` on to `to`, in bytes of shared memory.
-  void copy(const AttentionPart &part, Value first, Value to);
+  void copy(const AttentionTile &operand, Value first, Value to);
 
   /// What a warp's rows are as left operands, one fragment for 16 features:
-  /// those of `part`, which begins at `begin`.
+  /// those of `operand`, which begins at `begin`.
   class Left {
   public:
     Left() = default;
-    Left(AttentionBlock &block, const AttentionPart &part, Value begin);
+    Left(AttentionBlock &block, const AttentionTile &operand, Value begin);
     /// Loads all fragments at once, and keeps them in registers.
     void hold();
     /// Products of these and of what is in `right`, a row for each token there.
-    FragmentSums multiply(const AttentionPart &right, Value rightBegin);
+    FragmentSums multiply(const AttentionTile &right, Value rightBegin);
 
   private:
-    WarpMultiplier getMultiplier(const AttentionPart &right) const;
+    WarpMultiplier getMultiplier(const AttentionTile &right) const;
 
     AttentionBlock *block = nullptr;
-    AttentionPart part;
+    AttentionTile operand;
     Value begin;
     SmallVector<Value> held;
   };
@@ -95,19 +95,19 @@ public:
   /// Adds to `sums`, a column for each feature, products of `scores`, numbers
   /// with a column for each token of `right`, rounded, and `right`.
   FragmentSums addProducts(ValueRange sums, ValueRange scores,
-                           const AttentionPart &right, Value begin);
+                           const AttentionTile &right, Value begin);
 
   /// Goes through `getNumSteps` tiles of the other side with `stages` stages
   /// of `bytes` from `ring` on: `copyTile` copies the tile that begins at a
   /// token, `compute` goes on with what is carried. `begin` is called when all
   /// that was copied before is there.
   SmallVector<Value>
-  walk(Value ring, int64_t stages, int64_t bytes, ValueRange carried,
-       llvm::function_ref<void(Value first, Value to)> copyTile,
-       llvm::function_ref<void()> begin,
-       llvm::function_ref<SmallVector<Value>(Value first, Value stage,
-                                             ValueRange carried)>
-           compute);
+  runMainloop(Value ring, int64_t stages, int64_t bytes, ValueRange carried,
+              llvm::function_ref<void(Value first, Value to)> copyTile,
+              llvm::function_ref<void()> begin,
+              llvm::function_ref<SmallVector<Value>(Value first, Value stage,
+                                                    ValueRange carried)>
+                  compute);
   /// Follows `view`, whose lines are those of blocks of rows.
   void follow(Value ptr, Value idx);
 
@@ -143,8 +143,7 @@ public:
   Value add(Value x, Value y);
   Value sub(Value x, Value y);
   Value mul(Value x, Value y);
-  /// exp(x), 0 below -88: for numbers that are not far above 0. Of 14
-  /// instructions, with the polynomial of `bsr-approximate-math`.
+  /// exp(x) for `x` that are not far above 0.
   Value exp(Value x);
   /// Combines what the four lanes of a row have.
   Value combineLanes(Value x, llvm::function_ref<Value(Value, Value)> combine);
@@ -167,8 +166,8 @@ private:
   Value getFirst(Value step);
   Value getNumSteps();
   /// Where an element is, at coordinates of the attention.
-  SmallVector<Value> place(const AttentionTensor &tensor, Value row, Value col,
-                           Value feature);
+  SmallVector<Value> getIndices(const AttentionTensor &tensor, Value row,
+                                Value col, Value feature);
 
   Value laneColumn;
   /// Of a pattern: its entries, the first of the line, and how many steps.

@@ -50,7 +50,7 @@ struct GradientTile {
 
   bool hasKeys;
   /// Queries and the gradients of what they gave, or keys and values.
-  std::array<AttentionPart, 2> own, other;
+  std::array<AttentionTile, 2> own, other;
 };
 
 /// What a thread does.
@@ -91,15 +91,15 @@ private:
 
 GradientTile GradientTile::get(const AttentionOperands &operands,
                                bool hasKeys) {
-  auto getParts = [&](bool areKeys, int64_t tokens) {
-    return areKeys ? std::array{AttentionPart{&operands.k, tokens},
-                                AttentionPart{&operands.v, tokens}}
-                   : std::array{AttentionPart{&operands.q, tokens},
-                                AttentionPart{&*operands.dy, tokens}};
+  auto getTiles = [&](bool areKeys, int64_t tokens) {
+    return areKeys ? std::array{AttentionTile{&operands.k, tokens},
+                                AttentionTile{&operands.v, tokens}}
+                   : std::array{AttentionTile{&operands.q, tokens},
+                                AttentionTile{&*operands.dy, tokens}};
   };
   int64_t rows = hasKeys ? operands.keyTile : operands.queryTile;
   int64_t cols = hasKeys ? operands.queryTile : operands.keyTile;
-  GradientTile tile{hasKeys, getParts(hasKeys, rows), {}};
+  GradientTile tile{hasKeys, getTiles(hasKeys, rows), {}};
   // Sums and left operands leave registers for so many columns: of each a lane
   // has half a score, half a gradient, and what is added to scores or masks
   // them.
@@ -113,7 +113,7 @@ GradientTile GradientTile::get(const AttentionOperands &operands,
       2 + (operands.attention.bias ? 1 : 0) + (operands.attention.mask ? 1 : 0);
   while (cols > fragmentRows && numbers + cols * halves / 2 > mostNumbers)
     cols /= 2;
-  tile.other = getParts(!hasKeys, cols);
+  tile.other = getTiles(!hasKeys, cols);
   return tile;
 }
 
@@ -129,9 +129,9 @@ Value GradientEmitter::getPlace(Value statistic, Value query) {
 }
 
 void GradientEmitter::copyTile(Value first, Value to) {
-  for (const AttentionPart &part : tile.other) {
-    block.copy(part, first, to);
-    to = b.add(to, part.getBytes());
+  for (const AttentionTile &operand : tile.other) {
+    block.copy(operand, first, to);
+    to = b.add(to, operand.getBytes());
   }
   if (!tile.hasKeys)
     return;
@@ -160,8 +160,8 @@ GradientEmitter::loadStatistics(Value stage) {
   for (int64_t statistic = 0; statistic != numStatistics; ++statistic)
     for (int64_t j = 0; j != block.getNumColumns(); j += 2) {
       Value number = b.add(block.getColumn(j), statistic * cols);
-      Value place = b.at(b.multiplyAdd(number, sizeof(float), begin));
-      llvm::append_range(loaded[statistic], b.loadFloats(place, f32, 2));
+      Value from = b.at(b.multiplyAdd(number, sizeof(float), begin));
+      llvm::append_range(loaded[statistic], b.loadFloats(from, f32, 2));
     }
   return loaded;
 }
@@ -216,18 +216,18 @@ LogicalResult GradientEmitter::emit() {
     block.follow(lines[0], lines[1]);
   }
   int64_t features = tile.own[0].matrix->getPaddedFeatures();
-  for (auto [part, begin] : llvm::zip_equal(tile.own, begins))
-    block.copy(part, block.firstRow, begin);
+  for (auto [operand, begin] : llvm::zip_equal(tile.own, begins))
+    block.copy(operand, block.firstRow, begin);
   if (tile.hasKeys)
     features += tile.own[1].matrix->getPaddedFeatures();
   SmallVector<Value> carried(features / fragmentCols * 4, block.constant(0));
-  carried = block.walk(
+  carried = block.runMainloop(
       b.constant(tile.getOwnBytes()), numStages, tile.getStageBytes(), carried,
       [&](Value first, Value to) { copyTile(first, to); },
       [&] {
-        for (auto [left, part, begin] :
+        for (auto [left, operand, begin] :
              llvm::zip_equal(own, tile.own, begins)) {
-          left = AttentionBlock::Left(block, part, begin);
+          left = AttentionBlock::Left(block, operand, begin);
           if (tile.areHeld())
             left.hold();
         }
@@ -267,7 +267,7 @@ public:
   explicit AttentionGradient(const AttentionOperands &operands)
       : operands(operands) {}
 
-  /// The lines of queries of the pattern: those of keys are walked.
+  /// The lines of queries of the pattern: those of keys are followed.
   std::optional<PatternPlan> getPlan() override;
   /// Of each row its maximum, the logarithm of its sum, and what all gradients
   /// of its scores are less by, `sum(dy * y)`: `[3, batch..., queries]`.
@@ -296,7 +296,7 @@ std::optional<PatternPlan> AttentionGradient::getPlan() {
   }
   auto emit = [types](OpBuilder &b, Location loc, const PatternView &view,
                       ValueRange arrays) {
-    ThreadEvaluator e(b, loc);
+    GPUEvaluator e(b, loc);
     for (auto [type, from, to] :
          llvm::zip_equal(types, std::array{view.ptr, view.idx}, arrays))
       e.forEach(type.getShape(), [&, from = from, to = to](ArrayRef<Index> at) {
@@ -323,7 +323,7 @@ LogicalResult AttentionGradient::emitStatistics(OpBuilder &b,
                                                 Value scratch) {
   const Attention &attention = operands.attention;
   Location loc = kernel.loc;
-  ThreadEvaluator e(b, loc);
+  GPUEvaluator e(b, loc);
   for (auto [argument, buffer] : kernel.inputs)
     e.setBuffer(argument, buffer);
   Type f32 = b.getF32Type();

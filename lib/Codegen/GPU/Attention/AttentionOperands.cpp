@@ -3,7 +3,7 @@
 // Attention as tensor cores take it.
 
 #include "AttentionOperands.h"
-#include "bsr/Codegen/GPU/Core/BufferView.h"
+#include "bsr/Codegen/GPU/Core/StridedView.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -13,7 +13,7 @@ std::optional<AttentionMatrix>
 AttentionMatrix::match(const Attention &attention,
                        const AttentionTensor &operand, unsigned tokenDim,
                        unsigned featureDim) {
-  BufferView view = BufferView::get(operand.tensor);
+  StridedView view = StridedView::get(operand.tensor);
   if (!view.isCopied())
     return std::nullopt;
   AttentionMatrix matrix{view.buffer,

@@ -37,8 +37,8 @@ public:
                                                   operands.keyTile} {}
 
   static int64_t getStageBytes(const AttentionOperands &operands) {
-    return AttentionPart{&operands.k, operands.keyTile}.getBytes() +
-           AttentionPart{&operands.v, operands.keyTile}.getBytes();
+    return AttentionTile{&operands.k, operands.keyTile}.getBytes() +
+           AttentionTile{&operands.v, operands.keyTile}.getBytes();
   }
 
   LogicalResult emit();
@@ -54,7 +54,7 @@ private:
   const Attention &attention;
   int64_t stages;
   const AttentionResult &y;
-  AttentionPart q, k, v;
+  AttentionTile q, k, v;
   AttentionBlock::Left queries;
 };
 } // namespace
@@ -158,7 +158,7 @@ LogicalResult ForwardEmitter::emit() {
   Value zero = block.constant(0);
   SmallVector<Value> carried(2, block.constant(-INFINITY));
   carried.append(2 + v.matrix->getPaddedFeatures() / fragmentCols * 4, zero);
-  carried = block.walk(
+  carried = block.runMainloop(
       ring, stages, getStageBytes(block.operands), carried,
       [&](Value first, Value to) {
         block.copy(k, first, to);
@@ -195,7 +195,7 @@ private:
 
 LogicalResult AttentionProduct::emit(OpBuilder &b, KernelBody &kernel,
                                      ValueRange) {
-  AttentionPart q{&operands.q, operands.queryTile};
+  AttentionTile q{&operands.q, operands.queryTile};
   int64_t sharedBytes =
       q.getBytes() + stages * ForwardEmitter::getStageBytes(operands);
   unsigned dim = operands.attention.getQueryDim();
@@ -216,7 +216,7 @@ LogicalResult AttentionProduct::emit(OpBuilder &b, KernelBody &kernel,
 std::unique_ptr<Product>
 bsr::gpu::matchForward(const AttentionOperands &operands, GPUAttr target) {
   constexpr int64_t leastStages = 2;
-  AttentionPart q{&operands.q, operands.queryTile};
+  AttentionTile q{&operands.q, operands.queryTile};
   int64_t stages = CopyPipeline::getStages(
       findChip(target.getChip())->sharedLimit - q.getBytes(),
       ForwardEmitter::getStageBytes(operands), mostStages);

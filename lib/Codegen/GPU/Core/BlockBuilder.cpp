@@ -55,7 +55,7 @@ void BlockBuilder::launch(OpBuilder &b, Location loc,
       /*asyncTokenType=*/Type(), /*asyncDependencies=*/{},
       /*workgroupAttributions=*/{}, /*privateAttributions=*/{}, blocks[0],
       blocks[1], blocks[2]);
-  // The builder leaves out the places in the cluster and its extents.
+  // The builder leaves out the positions in the cluster and its extents.
   for (int64_t i = 0; blocks[0] && i != 6; ++i)
     launch.getBody().front().addArgument(b.getIndexType(), loc);
   OpBuilder::InsertionGuard guard(b);

@@ -83,11 +83,12 @@ int64_t WarpMultiplier::getPitch(int64_t length, int64_t elementBytes,
 WarpMultiplier::Rows WarpMultiplier::getRows(const Operand &operand,
                                              Side side) const {
   Rows rows{operand, {}, {}};
-  MatrixPlace place =
-      isNarrow(side) ? MatrixPlace{b.rem(b.rem(b.lane, 8), operand.count),
-                                   b.div(b.lane, 8)}
-                     : getMatrixPlace(b, (side == Left) != operand.isInnerLast);
-  Value begin = b.mul(place.row, operand.pitch);
+  MatrixPosition position =
+      isNarrow(side)
+          ? MatrixPosition{b.rem(b.rem(b.lane, 8), operand.count),
+                           b.div(b.lane, 8)}
+          : getMatrixPosition(b, (side == Left) != operand.isInnerLast);
+  Value begin = b.mul(position.row, operand.pitch);
   if (operand.isSwizzled) {
     // 128 bytes follow each other as they are; the next 128 have the bits of
     // their number flipped in those of each 16 bytes.
@@ -95,34 +96,36 @@ WarpMultiplier::Rows WarpMultiplier::getRows(const Operand &operand,
     int64_t pieces = operand.pitch / copiedBytes;
     Value flipped = b.rem(b.div(begin, lineBytes), pieces);
     for (int64_t piece = 0; piece != pieces; piece += 2) {
-      Value number = b.bitXor(b.add(place.column, piece), flipped);
+      Value number = b.bitXor(b.add(position.column, piece), flipped);
       Value offset = b.multiplyAdd(number, copiedBytes, begin);
       if (piece == 0)
-        rows.place = offset;
-      rows.steps.push_back(b.sub(offset, rows.place));
+        rows.offset = offset;
+      rows.steps.push_back(b.sub(offset, rows.offset));
     }
   } else if (shape.type.isF32() && !operand.isInnerLast) {
     // Matrices of `ldmatrix` are 16 bytes wide: those of f32 have 4 inner
     // numbers, and are loaded element by element.
-    rows.place = b.multiplyAdd(b.rem(b.lane, 4), operand.pitch,
-                               b.mul(b.div(b.lane, 4), elementBytes));
+    rows.offset = b.multiplyAdd(b.rem(b.lane, 4), operand.pitch,
+                                b.mul(b.div(b.lane, 4), elementBytes));
   } else {
-    rows.place = b.add(begin, b.mul(place.column, copiedBytes));
+    rows.offset = b.add(begin, b.mul(position.column, copiedBytes));
   }
   if (!operand.first)
     return rows;
   if (operand.isInnerLast)
-    rows.place = b.multiplyAdd(operand.first, operand.pitch, rows.place);
+    rows.offset = b.multiplyAdd(operand.first, operand.pitch, rows.offset);
   else if (!operand.isSwizzled)
-    rows.place = b.multiplyAdd(operand.first, elementBytes, rows.place);
+    rows.offset = b.multiplyAdd(operand.first, elementBytes, rows.offset);
   else
-    rows.place =
+    rows.offset =
         b.multiplyAdd(b.div(operand.first, operand.pitch / elementBytes),
-                      operand.partBytes, rows.place);
+                      operand.leadingStride, rows.offset);
   return rows;
 }
 
-Value WarpMultiplier::getPlace(Side side) const { return operands[side].place; }
+Value WarpMultiplier::getOffset(Side side) const {
+  return operands[side].offset;
+}
 
 Value WarpMultiplier::moveTo(const Rows &rows, Value pointer, int64_t row,
                              int64_t column) const {
@@ -133,8 +136,8 @@ Value WarpMultiplier::moveTo(const Rows &rows, Value pointer, int64_t row,
   int64_t piece = bytes % rows.pitch / (2 * copiedBytes);
   if (piece != 0)
     pointer = b.at(pointer, rows.steps[piece], i8);
-  return b.at(pointer, row * rows.pitch + bytes / rows.pitch * rows.partBytes,
-              i8);
+  return b.at(pointer,
+              row * rows.pitch + bytes / rows.pitch * rows.leadingStride, i8);
 }
 
 SmallVector<Value, 8> WarpMultiplier::loadUnit(Side side, Value pointer,
@@ -263,31 +266,31 @@ LaneMultiplier::LaneMultiplier(BlockBuilder &b, const Shape &shape,
       elementBytes(shape.type.getIntOrFloatBitWidth() / 8), operands{left,
                                                                      right} {}
 
-Value LaneMultiplier::getPlace(Side side) const {
+Value LaneMultiplier::getOffset(Side side) const {
   const Operand &operand = operands[side];
   return b.mul(operand.first,
                operand.isInnerLast ? operand.pitch : elementBytes);
 }
 
-SmallVector<Value> LaneMultiplier::getPlaces(const Operand &operand,
-                                             Value pointer, Value first,
-                                             int64_t inner) const {
+SmallVector<Value> LaneMultiplier::getPointers(const Operand &operand,
+                                               Value pointer, Value first,
+                                               int64_t inner) const {
   Type i8 = b.b.getI8Type();
   int64_t bytes = operand.isInnerLast ? elementBytes : operand.pitch;
   if (!operand.isSwizzled || !operand.isInnerLast)
     return {b.at(b.at(pointer, b.mul(first, bytes), i8), inner * bytes, i8)};
   constexpr int64_t rowsAlike = 4, pieces = 8;
   Value turn = b.rem(b.div(operand.first, rowsAlike), pieces);
-  Value place =
+  Value begin =
       b.bitXor(b.mul(b.add(first, inner), bytes), b.mul(turn, copiedBytes));
-  SmallVector<Value> places;
+  SmallVector<Value> pointers;
   for (int64_t number = 0; number != operand.count;
        number += operand.together) {
     int64_t row = number / operand.together * operand.distance;
     int64_t moved = row / rowsAlike % pieces * copiedBytes;
-    places.push_back(b.at(pointer, b.bitXor(place, b.constant(moved)), i8));
+    pointers.push_back(b.at(pointer, b.bitXor(begin, b.constant(moved)), i8));
   }
-  return places;
+  return pointers;
 }
 
 int64_t LaneMultiplier::getLoaded(const Operand &operand) const {
@@ -297,7 +300,7 @@ int64_t LaneMultiplier::getLoaded(const Operand &operand) const {
 }
 
 SmallVector<Value> LaneMultiplier::loadSome(const Operand &operand,
-                                            ArrayRef<Value> places,
+                                            ArrayRef<Value> pointers,
                                             int64_t number,
                                             int64_t inner) const {
   int64_t turn = number / operand.together;
@@ -305,20 +308,20 @@ SmallVector<Value> LaneMultiplier::loadSome(const Operand &operand,
   int64_t offset = operand.isInnerLast
                        ? own * operand.pitch + inner * elementBytes
                        : own * elementBytes + inner * operand.pitch;
-  Value place = places[places.size() == 1 ? 0 : turn];
-  return b.loadFloats(b.at(place, offset, b.b.getI8Type()), shape.type,
+  Value from = pointers[pointers.size() == 1 ? 0 : turn];
+  return b.loadFloats(b.at(from, offset, b.b.getI8Type()), shape.type,
                       operand.isInnerLast ? shape.together
                                           : getLoaded(operand));
 }
 
 SmallVector<Value> LaneMultiplier::loadAll(const Operand &operand,
-                                           ArrayRef<Value> places) const {
+                                           ArrayRef<Value> pointers) const {
   SmallVector<Value> loaded(shape.together * operand.count);
   int64_t step = getLoaded(operand);
   for (int64_t number = 0; number != operand.count; number += step)
     for (int64_t i = 0; i != (operand.isInnerLast ? 1 : shape.together); ++i)
       for (auto [j, value] :
-           llvm::enumerate(loadSome(operand, places, number, i))) {
+           llvm::enumerate(loadSome(operand, pointers, number, i))) {
         int64_t inner = operand.isInnerLast ? int64_t(j) : i;
         int64_t own = number + (operand.isInnerLast ? 0 : int64_t(j));
         loaded[inner * operand.count + own] = value;
@@ -356,8 +359,8 @@ SmallVector<Value> LaneMultiplier::multiply(ValueRange left, ValueRange right,
   return b.unroll(
       count, step, sums, [&](Value first, int64_t i, ValueRange sums) {
         auto getAll = [&](Side side, ValueRange operand) {
-          return getPlaces(operands[side], operand.front(),
-                           b.mul(first, shape.together), i * shape.together);
+          return getPointers(operands[side], operand.front(),
+                             b.mul(first, shape.together), i * shape.together);
         };
         SmallVector<Value> factors =
             isPointer(left) ? loadAll(operands[Left], getAll(Left, left))

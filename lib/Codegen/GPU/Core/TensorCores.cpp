@@ -50,7 +50,7 @@ std::optional<Activations> Activations::match(Value tensor,
   return result;
 }
 
-MatrixPlace bsr::gpu::getMatrixPlace(BlockBuilder &b, bool rowsLast) {
+MatrixPosition bsr::gpu::getMatrixPosition(BlockBuilder &b, bool rowsLast) {
   Value within = b.rem(b.lane, 8);
   Value second = b.rem(b.div(b.lane, 8), 2), fourth = b.div(b.lane, 16);
   return {b.multiplyAdd(rowsLast ? fourth : second, 8, within),
@@ -58,7 +58,7 @@ MatrixPlace bsr::gpu::getMatrixPlace(BlockBuilder &b, bool rowsLast) {
 }
 
 Value bsr::gpu::getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast) {
-  auto [row, column] = getMatrixPlace(b, rowsLast);
+  auto [row, column] = getMatrixPosition(b, rowsLast);
   return b.multiplyAdd(row, pitch, b.mul(column, copiedBytes));
 }
 

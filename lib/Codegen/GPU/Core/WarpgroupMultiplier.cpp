@@ -13,7 +13,7 @@ WarpgroupOperand WarpgroupMultiplier::getOperand(Side side,
   constexpr int64_t rowsTogether = 8;
   const Operand &operand = operands[side];
   return {pointer.front(), operand.width, operand.isTransposed,
-          rowsTogether * operand.width, operand.partsStride};
+          rowsTogether * operand.width, operand.leadingStride};
 }
 
 SmallVector<Value> WarpgroupMultiplier::multiply(ValueRange left,
@@ -28,8 +28,13 @@ SmallVector<Value> WarpgroupMultiplier::fillRows(ValueRange starts) const {
   return {createSums(b, shape.cols, {starts[0], starts[1]})};
 }
 
+SmallVector<Value> WarpgroupMultiplier::unpack(ValueRange sums) const {
+  SmallVector<Value> all;
+  for (Value some : sums)
+    llvm::append_range(all, unpackSums(b, some));
+  return all;
+}
+
 SmallVector<Value> WarpgroupMultiplier::getRows(ValueRange sums) const {
-  if (sums.size() != 1)
-    return grid(shape.cols).getRows(sums);
-  return grid(shape.cols).getRows(unpackSums(b, sums.front()));
+  return grid(shape.cols).getRows(sums);
 }

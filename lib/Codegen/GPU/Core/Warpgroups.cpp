@@ -6,51 +6,13 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-/// The address space of the shared memory of a cluster.
-static constexpr unsigned clusterSpace = 7;
-
-Value bsr::gpu::createTensorMap(OpBuilder &b, Location loc, Value memref,
-                                int64_t columns, std::array<int64_t, 2> box) {
-  auto type = cast<MemRefType>(memref.getType());
-  Type element = type.getElementType();
-  int64_t rows = type.getNumElements() / columns;
-  Value matrix = memref::ReinterpretCastOp::create(
-      b, loc, MemRefType::get({rows, columns}, element), memref, /*offset=*/0,
-      ArrayRef<int64_t>{rows, columns}, ArrayRef<int64_t>{columns, 1});
-  Value unranked = memref::CastOp::create(
-      b, loc, UnrankedMemRefType::get(element, /*memorySpace=*/0), matrix);
-  using Swizzle = nvgpu::TensorMapSwizzleKind;
-  int64_t width = box[1] * element.getIntOrFloatBitWidth() / 8;
-  Swizzle swizzle = width == 128  ? Swizzle::SWIZZLE_128B
-                    : width == 64 ? Swizzle::SWIZZLE_64B
-                                  : Swizzle::SWIZZLE_32B;
-  constexpr int64_t sharedSpace = 3;
-  auto mapType = nvgpu::TensorMapDescriptorType::get(
-      b.getContext(),
-      MemRefType::get(box, element, MemRefLayoutAttrInterface(),
-                      b.getI64IntegerAttr(sharedSpace)),
-      swizzle, nvgpu::TensorMapL2PromoKind::L2PROMO_128B,
-      nvgpu::TensorMapOOBKind::OOB_ZERO,
-      nvgpu::TensorMapInterleaveKind::INTERLEAVE_NONE);
-  SmallVector<Value> extents;
-  for (int64_t extent : box)
-    extents.push_back(arith::ConstantIndexOp::create(b, loc, extent));
-  Value map =
-      nvgpu::TmaCreateDescriptorOp::create(b, loc, mapType, unranked, extents);
-  return UnrealizedConversionCastOp::create(
-             b, loc, LLVM::LLVMPointerType::get(b.getContext()), map)
-      .getResult(0);
-}
-
-/// The address of a place in shared memory, of 32 bits.
+/// The address of something in shared memory, of 32 bits.
 static Value getAddress(BlockBuilder &b, Value shared) {
   return LLVM::PtrToIntOp::create(b.b, b.loc, b.b.getI32Type(), shared);
 }
@@ -108,19 +70,6 @@ void bsr::gpu::arriveAt(BlockBuilder &b, Value barrier, Value rank) {
                                  /*count=*/Value(), NVVM::MemScopeKind::CTA);
 }
 
-void bsr::gpu::copyBox(BlockBuilder &b, Value shared, Value map, Value row,
-                       Value column, Value barrier, Value blocks) {
-  Type pointer = LLVM::LLVMPointerType::get(b.b.getContext(), clusterSpace);
-  Value to = LLVM::AddrSpaceCastOp::create(b.b, b.loc, pointer, shared);
-  if (blocks)
-    blocks = arith::TruncIOp::create(b.b, b.loc, b.b.getI16Type(), blocks);
-  NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp::create(
-      b.b, b.loc, to, map, /*coordinates=*/ValueRange{column, row}, barrier,
-      /*im2colOffsets=*/ValueRange(), blocks, /*l2CacheHint=*/Value(),
-      NVVM::TMALoadMode::TILE, /*isCTAOnly=*/false,
-      /*group=*/NVVM::CTAGroupKindAttr(), /*predicate=*/Value());
-}
-
 WarpgroupOperand WarpgroupOperand::at(BlockBuilder &b, int64_t index) const {
   // 16 rows further down, or 32 bytes along them.
   int64_t bytes = isTransposed ? 2 * rowsStride : 2 * warpgroupDepth;
@@ -134,10 +83,10 @@ WarpgroupOperand WarpgroupOperand::at(BlockBuilder &b, int64_t index) const {
 /// 128 bytes, 2, of 64, 3, of 32. Of an address it has the 18 bits that lie in
 /// a thread block: above them stands which of its cluster that is.
 static Value describe(BlockBuilder &b, const WarpgroupOperand &operand) {
-  constexpr unsigned addressBits = 18, partsBit = 16, rowsBit = 32,
+  constexpr unsigned addressBits = 18, leadingBit = 16, rowsBit = 32,
                      swizzleBit = 62;
   uint64_t swizzle = 8 - llvm::Log2_64(operand.width);
-  uint64_t fields = uint64_t(operand.partsStride / 16) << partsBit |
+  uint64_t fields = uint64_t(operand.leadingStride / 16) << leadingBit |
                     uint64_t(operand.rowsStride / 16) << rowsBit |
                     swizzle << swizzleBit;
   Type i64 = b.b.getI64Type();

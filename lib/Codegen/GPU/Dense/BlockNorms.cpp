@@ -4,8 +4,8 @@
 
 #include "BlockNorms.h"
 #include "bsr/Codegen/Common/Blocks.h"
+#include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
 #include "bsr/Codegen/GPU/Core/TensorCores.h"
-#include "bsr/Codegen/GPU/Core/ThreadEvaluator.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -61,7 +61,7 @@ void BlockNorms::emit(BlockBuilder &b, int64_t rows, int64_t cols,
   int64_t groups = blockThreads / lanes;
   int64_t across = cols / blockCols, blocks = rows / blockRows * across;
   Value lane = b.rem(b.thread, lanes);
-  ThreadEvaluator e(b.b, b.loc);
+  GPUEvaluator e(b.b, b.loc);
   auto combine = [&](Value x, Value y) -> Value {
     if (norm == Norm::LInf)
       return arith::MaximumFOp::create(b.b, b.loc, x, y);

@@ -26,7 +26,7 @@ static SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
                                               const DenseTile &tile) {
   // Of a thread block.
   KernelWork work;
-  double length = double(tile.partLength), warps = double(blockWarps);
+  double length = double(tile.sliceLength), warps = double(blockWarps);
   double sums = double(tile.left.tile * tile.right.tile);
   double products = sums * length / BlockBuilder::warpThreads;
   double laneRows = double(tile.getWarpRows()) / rowLanes;
@@ -34,9 +34,9 @@ static SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
   double loads = warps * length * (laneRows + laneCols) / four;
   double stages = length / DenseTile::innerTile;
   double copies = 0;
-  for (auto [side, place] : {std::pair(&operands.left, &tile.left),
-                             std::pair(&operands.right, &tile.right)})
-    copies += double(place->tile) * length /
+  for (auto [side, ofTile] : {std::pair(&operands.left, &tile.left),
+                              std::pair(&operands.right, &tile.right)})
+    copies += double(ofTile->tile) * length /
               double(side->copied * BlockBuilder::warpThreads);
   // Counted in kernels that were emitted.
   constexpr double perStage = 60, perCopy = 3;
@@ -82,8 +82,8 @@ static std::optional<DenseTile> choose(const DenseOperands &operands,
     DenseTile tile = DenseTile::get(
         operands, someRows, someCols, /*isSwizzled=*/true,
         [](int64_t length, bool) { return length * floatBytes; });
-    for (int64_t parts = tile.getMostParts(operands); parts >= 1; --parts) {
-      tile.setParts(operands, parts);
+    for (int64_t slices = tile.getMostSlices(operands); slices >= 1; --slices) {
+      tile.setSlices(operands, slices);
       if (tile.setStages(operands, chip))
         search.consider(tile, getLaunches(operands, tile));
     }
@@ -109,8 +109,8 @@ std::optional<DenseTile> bsr::gpu::chooseLaneTile(const DenseOperands &operands,
 }
 
 std::unique_ptr<Multiplier>
-bsr::gpu::createLaneMultiplier(const DenseWalk &walk) {
-  BlockBuilder &b = walk.b;
+bsr::gpu::createLaneMultiplier(const DenseMainloop &mainloop) {
+  BlockBuilder &b = mainloop.b;
   auto getOperand = [&](const DenseTile::Side &side, bool isInnerLast,
                         int64_t ofWarp, int64_t lanes, Value number) {
     return LaneMultiplier::Operand{side.pitch,     isInnerLast,  ofWarp / lanes,
@@ -124,10 +124,12 @@ bsr::gpu::createLaneMultiplier(const DenseWalk &walk) {
       LaneMultiplier::Shape{b.b.getF32Type(), DenseTile::innerTile,
                             /*together=*/four},
       layout,
-      getOperand(walk.tile.left, walk.operands.left.isInnerLast,
-                 walk.tile.getWarpRows(), rowLanes,
-                 b.multiplyAdd(b.div(b.lane, colLanes), four, walk.warpRow)),
-      getOperand(walk.tile.right, walk.operands.right.isInnerLast,
-                 walk.tile.getWarpCols(), colLanes,
-                 b.multiplyAdd(b.rem(b.lane, colLanes), four, walk.warpCol)));
+      getOperand(
+          mainloop.tile.left, mainloop.operands.left.isInnerLast,
+          mainloop.tile.getWarpRows(), rowLanes,
+          b.multiplyAdd(b.div(b.lane, colLanes), four, mainloop.warpRow)),
+      getOperand(
+          mainloop.tile.right, mainloop.operands.right.isInnerLast,
+          mainloop.tile.getWarpCols(), colLanes,
+          b.multiplyAdd(b.rem(b.lane, colLanes), four, mainloop.warpCol)));
 }

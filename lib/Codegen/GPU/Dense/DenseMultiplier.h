@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_DENSE_DENSEMULTIPLIER_H
 #define BSR_LIB_CODEGEN_GPU_DENSE_DENSEMULTIPLIER_H
 
-#include "DenseWalk.h"
+#include "DenseMainloop.h"
 
 namespace mlir::bsr::gpu {
 
@@ -18,9 +18,9 @@ std::optional<DenseTile> chooseWarpTile(const DenseOperands &operands,
 std::optional<DenseTile> chooseLaneTile(const DenseOperands &operands,
                                         GPUAttr target);
 
-/// What multiplies in `walk`, with a tile that was chosen so.
-std::unique_ptr<Multiplier> createWarpMultiplier(const DenseWalk &walk);
-std::unique_ptr<Multiplier> createLaneMultiplier(const DenseWalk &walk);
+/// What multiplies in `mainloop`, with a tile that was chosen so.
+std::unique_ptr<Multiplier> createWarpMultiplier(const DenseMainloop &mainloop);
+std::unique_ptr<Multiplier> createLaneMultiplier(const DenseMainloop &mainloop);
 
 } // namespace mlir::bsr::gpu
 

@@ -3,8 +3,8 @@
 // Dense products, as matrices whose rows and columns lie anywhere in memory.
 
 #include "DenseOperands.h"
-#include "bsr/Codegen/GPU/Core/BufferView.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
+#include "bsr/Codegen/GPU/Core/StridedView.h"
 #include "bsr/Codegen/GPU/Core/TensorCores.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -56,7 +56,7 @@ void DenseOperands::moveToBatch(Group &own, AffineMap map) {
 
 bool DenseOperands::setSide(Side &side, Value tensor, AffineMap map,
                             Group &own) {
-  BufferView view = BufferView::get(tensor);
+  StridedView view = StridedView::get(tensor);
   if (!view.isCopied())
     return false;
   side.tensor = view.buffer;

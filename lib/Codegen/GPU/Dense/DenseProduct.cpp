@@ -2,9 +2,9 @@
 //
 // Dense products, on tensor cores or on arithmetic units.
 //
-// A thread block goes through the inner numbers 32 at a time (DenseWalk),
+// A thread block goes through the inner numbers 32 at a time (DenseMainloop),
 // and multiplies what a stage of shared memory holds (Multiplier). Where
-// such blocks are few, each takes a part of the inner numbers.
+// such blocks are few, each takes a slice of the inner numbers.
 
 #include "bsr/Codegen/GPU/Dense/DenseProduct.h"
 #include "DenseMultiplier.h"
@@ -18,8 +18,8 @@ using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 namespace {
-/// A dense product whose thread blocks walk through inner numbers, alone or
-/// several for parts of them, whose sums another launch adds.
+/// A dense product whose thread blocks go through inner numbers, alone or
+/// several for slices of them, whose sums another launch adds.
 class DenseProduct : public Product {
 public:
   DenseProduct(const DenseOperands &operands, const DenseTile &tile,
@@ -27,29 +27,29 @@ public:
       : operands(operands), tile(tile), isOnTensorCores(isOnTensorCores) {}
 
   std::optional<ResultSpace> getSpace() override;
-  /// Sums of parts of the inner loops, if these are taken in parts, and memory
-  /// for the epilogue.
+  /// Sums of slices of the inner loops, if these are taken in slices, and
+  /// memory for the epilogue.
   SmallVector<MemRefType> getScratch() override;
   std::string describeTile() const override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
   bool acceptsPieces() override {
-    return !operands.norms && tile.parts == 1 &&
+    return !operands.norms && tile.slices == 1 &&
            operands.rows.loops.size() == 1 && operands.cols.loops.size() == 1;
   }
 
 private:
   /// What a thread does. `result` is the buffer of the result, or of those of
-  /// the parts, one after the other: a dimension for each group, or, of a piece
-  /// of a larger buffer, for each loop, and vectors of columns.
+  /// the slices, one after the other: a dimension for each group, or, of a
+  /// piece of a larger buffer, for each loop, and vectors of columns.
   void emitBlock(KernelBody &kernel, const StoredRows &result, BlockBuilder &b);
   /// Stores the sums of a warp, whose rows of the lane begin with `first`.
-  void store(DenseWalk &walk, const WarpSums &warp, Value first,
+  void store(DenseMainloop &mainloop, const WarpSums &warp, Value first,
              const StoredRows &result);
   /// The columns that a thread stores at once.
   int64_t getStoredLength() const;
   StoredRows createResult(OpBuilder &b, Location loc, Value buffer);
-  bool hasEpilogueInside() const { return epilogue && tile.parts == 1; }
+  bool hasEpilogueInside() const { return epilogue && tile.slices == 1; }
 
   DenseOperands operands;
   DenseTile tile;
@@ -63,14 +63,14 @@ int64_t DenseProduct::getStoredLength() const {
                          : std::gcd(four, operands.getType().getShape().back());
 }
 
-void DenseProduct::store(DenseWalk &walk, const WarpSums &warp, Value first,
-                         const StoredRows &result) {
-  BlockBuilder &b = walk.b;
+void DenseProduct::store(DenseMainloop &mainloop, const WarpSums &warp,
+                         Value first, const StoredRows &result) {
+  BlockBuilder &b = mainloop.b;
   int64_t perRow = int64_t(warp.sums.size()) / warp.numRows;
   for (int64_t row = 0; row != warp.numRows; ++row) {
     Value number = b.add(first, warp.layout.getRow(row));
-    SmallVector<Value> at = walk.getStoredRow(result, number);
-    walk.whenRow(number, [&] {
+    SmallVector<Value> at = mainloop.getStoredRow(result, number);
+    mainloop.whenRow(number, [&] {
       storeRow(b, warp.layout,
                ValueRange(warp.sums).slice(row * perRow, perRow), result, at,
                warp.column, warp.areColumnsRagged);
@@ -80,44 +80,45 @@ void DenseProduct::store(DenseWalk &walk, const WarpSums &warp, Value first,
 
 void DenseProduct::emitBlock(KernelBody &kernel, const StoredRows &result,
                              BlockBuilder &b) {
-  DenseWalk walk(operands, tile, kernel, b);
-  std::unique_ptr<Multiplier> multiplier =
-      isOnTensorCores ? createWarpMultiplier(walk) : createLaneMultiplier(walk);
+  DenseMainloop mainloop(operands, tile, kernel, b);
+  std::unique_ptr<Multiplier> multiplier = isOnTensorCores
+                                               ? createWarpMultiplier(mainloop)
+                                               : createLaneMultiplier(mainloop);
   const SumLayout &layout = multiplier->layout;
   Value row = layout.getFirstRow(b);
-  Value first = b.add(walk.firstRow, row);
-  SmallVector<Value> sums = walk.run(*multiplier);
-  WarpSums warp = walk.getWarpSums(first);
+  Value first = b.add(mainloop.firstRow, row);
+  SmallVector<Value> sums = mainloop.run(*multiplier);
+  WarpSums warp = mainloop.getWarpSums(first);
   warp.layout = layout;
   warp.sums = multiplier->getRows(sums);
   warp.numRows = multiplier->numRows;
   if (operands.norms)
-    walk.emitNorms(kernel, warp, b.add(walk.warpRow, row));
+    mainloop.emitNorms(kernel, warp, b.add(mainloop.warpRow, row));
   else if (hasEpilogueInside())
     epilogue->emit(b, warp);
   else
-    store(walk, warp, first, result);
+    store(mainloop, warp, first, result);
 }
 
 std::optional<ResultSpace> DenseProduct::getSpace() {
   std::optional<ResultSpace> space = operands.getSpace(tile.getWarpCols());
-  // An epilogue is behind the sum of parts, without fragments.
-  if (space && tile.parts != 1)
+  // An epilogue is behind the sum of slices, without fragments.
+  if (space && tile.slices != 1)
     return ResultSpace{
         {llvm::to_vector<2>(llvm::seq(operands.getType().getRank()))}, 0, 0};
   return space;
 }
 
 std::string DenseProduct::describeTile() const {
-  return llvm::formatv("{0}x{1} sums, {2} parts, {3} stages", tile.left.tile,
-                       tile.right.tile, tile.parts, tile.stages);
+  return llvm::formatv("{0}x{1} sums, {2} slices, {3} stages", tile.left.tile,
+                       tile.right.tile, tile.slices, tile.stages);
 }
 
 SmallVector<MemRefType> DenseProduct::getScratch() {
   SmallVector<MemRefType> types;
-  if (tile.parts != 1) {
+  if (tile.slices != 1) {
     SmallVector<int64_t> shape(operands.getType().getShape());
-    shape.insert(shape.begin(), tile.parts);
+    shape.insert(shape.begin(), tile.slices);
     types.push_back(
         MemRefType::get(shape, operands.getType().getElementType()));
   }
@@ -126,13 +127,13 @@ SmallVector<MemRefType> DenseProduct::getScratch() {
   return types;
 }
 
-/// Emits the launch that adds `parts` of `count` sums in `scratch`, in order: a
-/// thread takes `length` of them, which `finish` gets with their number.
+/// Emits the launch that adds `slices` of `count` sums in `scratch`, in order:
+/// a thread takes `length` of them, which `finish` gets with their number.
 static void
-emitSum(OpBuilder &b, Location loc, int64_t parts, int64_t count,
+emitSum(OpBuilder &b, Location loc, int64_t slices, int64_t count,
         int64_t length, Value scratch,
         llvm::function_ref<void(BlockBuilder &, Value, ValueRange)> finish) {
-  Value terms = createRows(b, loc, scratch, parts, count, length).vectors;
+  Value terms = createRows(b, loc, scratch, slices, count, length).vectors;
   int64_t threads = count / length;
   int64_t blocks = llvm::divideCeil(threads, blockThreads);
   BlockBuilder::launch(
@@ -144,10 +145,10 @@ emitSum(OpBuilder &b, Location loc, int64_t parts, int64_t count,
           for (int64_t i = 0; i != length; ++i) {
             sums.push_back(
                 b.load(terms, {b.constant(0), number, b.constant(i)}));
-            for (int64_t part = 1; part != parts; ++part)
+            for (int64_t slice = 1; slice != slices; ++slice)
               sums.back() = arith::AddFOp::create(
                   b.b, b.loc, sums.back(),
-                  b.load(terms, {b.constant(part), number, b.constant(i)}));
+                  b.load(terms, {b.constant(slice), number, b.constant(i)}));
           }
           finish(b, number, sums);
         });
@@ -160,8 +161,8 @@ StoredRows DenseProduct::createResult(OpBuilder &b, Location loc,
   int64_t length = getStoredLength(), columns = operands.cols.size;
   if (type.getLayout().isIdentity()) {
     SmallVector<int64_t> sizes;
-    if (tile.parts != 1)
-      sizes.push_back(tile.parts);
+    if (tile.slices != 1)
+      sizes.push_back(tile.slices);
     for (DenseOperands::Group DenseOperands::*group :
          ArrayRef(operands.resultOrder).drop_back())
       sizes.push_back((operands.*group).size);
@@ -183,11 +184,11 @@ StoredRows DenseProduct::createResult(OpBuilder &b, Location loc,
 LogicalResult DenseProduct::emit(OpBuilder &b, KernelBody &kernel,
                                  ValueRange scratch) {
   Location loc = kernel.loc;
-  int64_t parts = tile.parts;
+  int64_t slices = tile.slices;
   Value output = kernel.outputs.lookup(operands.op->getResult(0));
-  Value result = parts == 1 ? output : scratch[0];
+  Value result = slices == 1 ? output : scratch[0];
   if (epilogue)
-    epilogue->begin(b, kernel, scratch.drop_front(parts == 1 ? 0 : 1));
+    epilogue->begin(b, kernel, scratch.drop_front(slices == 1 ? 0 : 1));
   StoredRows stored;
   if (!hasEpilogueInside() && !operands.norms)
     stored = createResult(b, loc, result);
@@ -197,19 +198,19 @@ LogicalResult DenseProduct::emit(OpBuilder &b, KernelBody &kernel,
         std::max(sharedBytes,
                  BlockNorms::getSharedBytes(tile.left.tile, tile.right.tile));
   BlockBuilder::launch(
-      b, loc, {tile.getNumTiles(operands), operands.batch.size * parts},
+      b, loc, {tile.getNumTiles(operands), operands.batch.size * slices},
       blockThreads, sharedBytes,
       [&](BlockBuilder &block) { emitBlock(kernel, stored, block); });
   int64_t count = operands.getType().getNumElements();
-  if (parts != 1 && epilogue) {
-    emitSum(b, loc, parts, count, Epilogue::length, result,
+  if (slices != 1 && epilogue) {
+    emitSum(b, loc, slices, count, Epilogue::length, result,
             [&](BlockBuilder &b, Value number, ValueRange sums) {
               epilogue->emit(b, number, sums);
             });
-  } else if (parts != 1) {
+  } else if (slices != 1) {
     int64_t length = count % 2 ? 1 : 2;
     Value vectors = createRows(b, loc, output, {}, count, length).vectors;
-    emitSum(b, loc, parts, count, length, result,
+    emitSum(b, loc, slices, count, length, result,
             [&](BlockBuilder &b, Value number, ValueRange sums) {
               for (auto [i, sum] : llvm::enumerate(sums))
                 b.store(sum, vectors, {number, b.constant(i)});

@@ -18,7 +18,7 @@ static SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
                                               const DenseTile &tile) {
   // Of a thread block.
   KernelWork work;
-  double length = double(tile.partLength);
+  double length = double(tile.sliceLength);
   double flops = 2.0 * double(tile.left.tile * tile.right.tile) * length;
   int64_t bytes = operands.getElementBytes();
   bool isTF32 = bytes == 4;
@@ -54,8 +54,8 @@ std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
                      });
   const Chip &chip = *findChip(target.getChip());
   TileSearch<DenseTile> search(chip);
-  for (int64_t parts = tile.getMostParts(operands); parts >= 1; --parts) {
-    tile.setParts(operands, parts);
+  for (int64_t slices = tile.getMostSlices(operands); slices >= 1; --slices) {
+    tile.setSlices(operands, slices);
     if (tile.setStages(operands, chip))
       search.consider(tile, getLaunches(operands, tile));
   }
@@ -63,14 +63,15 @@ std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
 }
 
 std::unique_ptr<Multiplier>
-bsr::gpu::createWarpMultiplier(const DenseWalk &walk) {
-  const DenseTile &tile = walk.tile;
-  WarpMultiplier::Operand left{tile.left.pitch, walk.operands.left.isInnerLast,
-                               walk.warpRow},
-      right{tile.right.pitch, walk.operands.right.isInnerLast, walk.warpCol};
+bsr::gpu::createWarpMultiplier(const DenseMainloop &mainloop) {
+  const DenseTile &tile = mainloop.tile;
+  WarpMultiplier::Operand left{
+      tile.left.pitch, mainloop.operands.left.isInnerLast, mainloop.warpRow},
+      right{tile.right.pitch, mainloop.operands.right.isInnerLast,
+            mainloop.warpCol};
   return std::make_unique<WarpMultiplier>(
-      walk.b,
-      WarpMultiplier::Shape{walk.operands.type,
+      mainloop.b,
+      WarpMultiplier::Shape{mainloop.operands.type,
                             tile.getWarpRows() / fragmentRows,
                             tile.getWarpCols() / fragmentCols,
                             DenseTile::innerTile, Multiplier::Right},

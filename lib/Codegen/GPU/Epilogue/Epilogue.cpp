@@ -5,8 +5,8 @@
 #include "bsr/Codegen/GPU/Epilogue/Epilogue.h"
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
+#include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
 #include "bsr/Codegen/GPU/Core/TensorCores.h"
-#include "bsr/Codegen/GPU/Core/ThreadEvaluator.h"
 #include "bsr/Codegen/GPU/Reductions/Reductions.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -101,9 +101,10 @@ SmallVector<int64_t> Epilogue::getSizes() const {
   });
 }
 
-/// The extents of the parts of a total: one for each warp along the columns and
-/// for each point of the coordinates that are no rows; the rows are last.
-SmallVector<int64_t> Epilogue::getPartSizes() const {
+/// The extents of the partial sums of a total: one for each warp along the
+/// columns and for each point of the coordinates that are no rows; the rows are
+/// last.
+SmallVector<int64_t> Epilogue::getPartialSizes() const {
   SmallVector<int64_t> sizes = getSizes();
   int64_t rows = sizes[space.row];
   sizes.back() = llvm::divideCeil(sizes.back(), space.warpColumns);
@@ -115,7 +116,7 @@ SmallVector<int64_t> Epilogue::getPartSizes() const {
 SmallVector<MemRefType> Epilogue::getScratch() const {
   if (!hasTotals())
     return {};
-  SmallVector<int64_t> sizes = getPartSizes();
+  SmallVector<int64_t> sizes = getPartialSizes();
   int64_t count = 1;
   for (int64_t size : ArrayRef(sizes).drop_back())
     count *= size;
@@ -141,7 +142,7 @@ void Epilogue::begin(OpBuilder &b, KernelBody &body, ValueRange memory) {
     if (!root.isTotal)
       llvm::for_each(root.op->getResults(), store);
   for (auto [total, buffer] : llvm::zip(totals, scratch))
-    parts[total] = createView(b, kernel->loc, buffer, getPartSizes());
+    partials[total] = createView(b, kernel->loc, buffer, getPartialSizes());
 }
 
 /// What a lane does.
@@ -178,16 +179,16 @@ private:
   const Epilogue &epilogue;
   const Chain &chain;
   BlockBuilder &b;
-  ThreadEvaluator e;
+  GPUEvaluator e;
   SmallVector<Store> stores;
   /// Vectors of sums that were taken.
   size_t taken = 0;
 };
 
-/// The coordinates `at` as a place in the result of the product.
+/// The coordinates `at` as indices of the result of the product.
 SmallVector<Index> Epilogue::Lane::getPlace(ArrayRef<Value> at) {
   RankedTensorType type = epilogue.getType();
-  SmallVector<Index> place(type.getRank(), Index::constant(0));
+  SmallVector<Index> indices(type.getRank(), Index::constant(0));
   for (auto [number, dims] : llvm::zip_equal(at, epilogue.space.dims)) {
     Value left = number;
     SmallVector<int64_t> large = llvm::filter_to_vector(
@@ -197,13 +198,13 @@ SmallVector<Index> Epilogue::Lane::getPlace(ArrayRef<Value> at) {
       Value digit = isFirst ? left : b.rem(left, type.getDimSize(dim));
       if (!isFirst)
         left = b.div(left, type.getDimSize(dim));
-      place[dim] = Index::of(
+      indices[dim] = Index::of(
           arith::IndexCastOp::create(b.b, b.loc, b.b.getIndexType(), digit));
     }
   }
-  place.back().lanes = true;
-  place.back().align = length;
-  return place;
+  indices.back().lanes = true;
+  indices.back().align = length;
+  return indices;
 }
 
 /// Of two neighbouring lanes, which have two columns of two fragments each, one
@@ -224,24 +225,24 @@ SmallVector<Value> Epilogue::Lane::exchange(ValueRange first,
 void Epilogue::Lane::take(ArrayRef<Value> at, ArrayRef<Value> clamped,
                           ValueRange sums, Value isInside,
                           SmallVector<Value> &totals) {
-  SmallVector<Index> place = getPlace(clamped), shared(place), rows;
+  SmallVector<Index> indices = getPlace(clamped), shared(indices), rows;
   for (int64_t dim : chain.getProductRows()) {
-    rows.push_back(place[dim]);
+    rows.push_back(indices[dim]);
     shared[dim] = Index::constant(0);
   }
   Value product = chain.getProduct();
   Value vector = vector::FromElementsOp::create(
       b.b, b.loc, VectorType::get(length, b.b.getF32Type()), sums);
-  e.remember(product, place,
+  e.remember(product, indices,
              e.convert(vector, epilogue.getType().getElementType()));
   SmallVector<Value> where(at.drop_back());
   where.append({b.div(at.back(), length), b.constant(0)});
-  auto store = [&](Value result, ArrayRef<Index> place) {
+  auto store = [&](Value result, ArrayRef<Index> indices) {
     if (Value vectors = epilogue.stored.lookup(result))
       stores.push_back(
-          {e.broadcast(e.read(result, place)), vectors, where, isInside});
+          {e.broadcast(e.read(result, indices)), vectors, where, isInside});
   };
-  store(product, place);
+  store(product, indices);
   auto *total = totals.begin();
   for (const Chain::Root &root : chain.getRoots()) {
     SmallVector<Index> point = getPoint(chain, root, shared, rows);
@@ -316,20 +317,20 @@ void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
     if (stores.size() >= taken + fewStores)
       store();
   }
-  // Of the lanes of a row, the first one stores its part; warps beyond the last
-  // column have none.
-  Value isFirst, isPart;
+  // Of the lanes of a row, the first one stores its partial sum; warps beyond
+  // the last column have none.
+  Value isFirst, isPartial;
   if (warp.areColumnsRagged && epilogue.hasTotals())
-    isPart = b.less(warp.column, b.constant(sizes.back()));
+    isPartial = b.less(warp.column, b.constant(sizes.back()));
   for (auto [total, sum] : llvm::zip_equal(epilogue.totals, totals)) {
-    SmallVector<Value> part(warp.at);
-    part.erase(part.begin() + space.row);
-    part.append({warp.warpNumber, number});
+    SmallVector<Value> partial(warp.at);
+    partial.erase(partial.begin() + space.row);
+    partial.append({warp.warpNumber, number});
     if (!isFirst)
       isFirst = b.equal(b.rem(b.lane, layout.rowLanes), b.constant(0));
     stores.push_back({addLanes(layout, total, sum),
-                      epilogue.parts.lookup(total), std::move(part),
-                      both(isFirst, both(isRow, isPart))});
+                      epilogue.partials.lookup(total), std::move(partial),
+                      both(isFirst, both(isRow, isPartial))});
   }
 }
 
@@ -382,7 +383,7 @@ void Epilogue::emit(BlockBuilder &b, Value number, ValueRange sums) const {
 }
 
 LogicalResult Epilogue::end(OpBuilder &b) const {
-  ThreadEvaluator e(b, kernel->loc);
+  GPUEvaluator e(b, kernel->loc);
   for (auto [argument, buffer] : kernel->inputs)
     e.setBuffer(argument, buffer);
   ValueRange memory = scratch;
@@ -390,7 +391,8 @@ LogicalResult Epilogue::end(OpBuilder &b) const {
     if (!root.isTotal)
       continue;
     unsigned count = root.op->getNumResults();
-    emitSumOfParts(e, *chain, root, memory.take_front(count), kernel->outputs);
+    emitSumOfPartials(e, *chain, root, memory.take_front(count),
+                      kernel->outputs);
     memory = memory.drop_front(count);
   }
   return failure(hasFailed || e.hasFailed);

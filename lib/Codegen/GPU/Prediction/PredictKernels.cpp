@@ -3,8 +3,8 @@
 // How long the kernels of a step take at least, by the model.
 
 #include "bsr/Codegen/GPU/Prediction/PredictKernels.h"
-#include "RandomView.h"
-#include "Sampler.h"
+#include "LaunchSampler.h"
+#include "RandomPattern.h"
 #include "bsr/Analysis/Plans.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -78,7 +78,7 @@ const std::vector<uint32_t> *Patterns::getWords(unsigned index) {
         if (i == index - (found - kinds.begin()) + 1)
           slots = extent;
       }
-      arrays = makeView(lines[0], lines[1], slots);
+      arrays = makeRandomView(lines[0], lines[1], slots);
     }
     return &arrays[found - kinds.begin()];
   }
@@ -113,7 +113,7 @@ static Value findRoot(Value operand) {
 
 namespace {
 /// A buffer, equal in the step and in the function that makes its plans: the
-/// number of an argument; the place in it and the type, if it lies in the
+/// number of an argument; the offset in it and the type, if it lies in the
 /// arena; or else the value that it is.
 using Root = std::tuple<int64_t, int64_t, const void *>;
 } // namespace
@@ -137,7 +137,7 @@ namespace {
 /// Predicts the launches of one step, and of the function that makes its plans.
 class StepPredictor {
 public:
-  StepPredictor(func::FuncOp step, Sampler &sampler)
+  StepPredictor(func::FuncOp step, LaunchSampler &sampler)
       : patterns(step), sampler(sampler) {}
 
   /// Counts what `op` does, the next launch in their order.
@@ -164,7 +164,7 @@ private:
   llvm::Expected<SmallVector<uint8_t>> getBytes(Value operand);
 
   Patterns patterns;
-  Sampler &sampler;
+  LaunchSampler &sampler;
   DenseMap<Root, uint64_t> addresses;
   /// The launches that make the indices in a buffer, until these are read.
   DenseMap<Root, SmallVector<mlir::gpu::LaunchFuncOp, 2>> makers;
@@ -304,7 +304,7 @@ llvm::Expected<SmallVector<uint8_t>> StepPredictor::getBytes(Value operand) {
     const auto *bytes = reinterpret_cast<const uint8_t *>(&*address);
     return SmallVector<uint8_t>(bytes, bytes + sizeof(*address));
   }
-  auto encoded = Sampler::encode(describe(map, *address));
+  auto encoded = LaunchSampler::encode(describe(map, *address));
   if (!encoded)
     return encoded.takeError();
   return SmallVector<uint8_t>(encoded->begin(), encoded->end());
@@ -331,7 +331,7 @@ FailureOr<Sample> StepPredictor::run(mlir::gpu::LaunchFuncOp op, bool isWhole) {
   if (Value shared = op.getDynamicSharedMemorySize())
     options.dynamicShared = unsigned(*getConstantIntValue(shared));
   options.parameters.resize(kernel->info.parameterBytes);
-  SmallVector<BufferPart> buffers;
+  SmallVector<BufferRange> buffers;
   for (auto [operand, parameter] :
        llvm::zip_equal(op.getKernelOperands(), kernel->info.parameters)) {
     auto bytes = getBytes(operand);
@@ -371,7 +371,7 @@ FailureOr<Sample> StepPredictor::count(mlir::gpu::LaunchFuncOp op) {
 
 /// Makes the instructions that `work` counts those of the machine.
 static MachineUse useMachine(KernelWork &work, const ::ptx::Kernel &kernel,
-                             const MachineKernel &machine) {
+                             const SASSKernel &machine) {
   double ratio = getMachineRatio(kernel, machine);
   work.instructions *= ratio;
   work.longestWarp *= ratio;
@@ -382,11 +382,11 @@ static MachineUse useMachine(KernelWork &work, const ::ptx::Kernel &kernel,
 
 FailureOr<SmallVector<KernelPrediction, 0>>
 bsr::gpu::predictKernels(ModuleOp module, const ModelParameters &parameters,
-                         const llvm::StringMap<MachineKernel> *machine) {
+                         const llvm::StringMap<SASSKernel> *machine) {
   FailureOr<StringRef> text = getPTX(module);
   if (failed(text))
     return failure();
-  auto sampler = Sampler::create(*text);
+  auto sampler = LaunchSampler::create(*text);
   if (!sampler)
     return module.emitError() << llvm::toString(sampler.takeError());
   const Chip &chip = *findChip(cast<GPUAttr>(getTarget(module)).getChip());

@@ -3,8 +3,8 @@
 // How long an update of a step's patterns takes at least, by the model: the
 // runtime's kernels, on a table such as it makes.
 
-#include "RandomView.h"
-#include "Sampler.h"
+#include "LaunchSampler.h"
+#include "RandomPattern.h"
 #include "bsr/Analysis/Plans.h"
 #include "bsr/Codegen/GPU/Prediction/PredictKernels.h"
 #include "bsr/Dialect/Attributes.h"
@@ -28,20 +28,20 @@ struct Dynamic {
 /// Memory that is handed out part by part, some of it with known contents.
 class Layout {
 public:
-  /// The place of `count` elements of `elementBytes`.
+  /// The offset of `count` elements of `elementBytes`.
   uint64_t take(int64_t count, int64_t elementBytes) {
-    uint64_t place = used;
+    uint64_t offset = used;
     used += llvm::alignTo(count * elementBytes, 64);
-    return place;
+    return offset;
   }
   /// The same of `known` elements.
   template <typename T>
   uint64_t take(ArrayRef<T> known) {
-    uint64_t place = take(int64_t(known.size()), sizeof(T));
+    uint64_t offset = take(int64_t(known.size()), sizeof(T));
     const auto *bytes = reinterpret_cast<const char *>(known.data());
     contents.emplace_back(
-        place, std::vector<char>(bytes, bytes + known.size() * sizeof(T)));
-    return place;
+        offset, std::vector<char>(bytes, bytes + known.size() * sizeof(T)));
+    return offset;
   }
   /// The same of numbers of 16 or 32 bits that are above 0 and have no order.
   uint64_t takeNumbers(int64_t count, int64_t elementBytes) {
@@ -51,13 +51,13 @@ public:
     return take(ArrayRef(words));
   }
   /// All of it, in the memory of `sampler`.
-  llvm::Expected<BufferPart> allocate(Sampler &sampler) const {
+  llvm::Expected<BufferRange> allocate(LaunchSampler &sampler) const {
     auto address = sampler.allocate(int64_t(used));
     if (!address)
       return address.takeError();
-    for (const auto &[place, bytes] : contents)
-      sampler.write(*address + place, bytes.data(), bytes.size());
-    return BufferPart{*address, int64_t(used)};
+    for (const auto &[offset, bytes] : contents)
+      sampler.write(*address + offset, bytes.data(), bytes.size());
+    return BufferRange{*address, int64_t(used)};
   }
 
 private:
@@ -126,7 +126,7 @@ static void addPattern(const Dynamic &pattern, double share, bool hasScores,
   row.regrowth = hasScores ? Regrowth::Scores : Regrowth::Ranks;
   row.rounds = UpdateRow::roundsOf(row.blocks);
 
-  ViewArrays view = makeView(row.rows, row.cols, blocks);
+  ViewArrays view = makeRandomView(row.rows, row.cols, blocks);
   row.rowPtr = memory.take(ArrayRef(view[0]));
   row.colIdx = memory.take(ArrayRef(view[1]));
   row.slot = memory.take(ArrayRef(view[2]));
@@ -177,7 +177,7 @@ namespace {
 /// before have left.
 class UpdatePredictor {
 public:
-  UpdatePredictor(Sampler &sampler, const Chip &chip,
+  UpdatePredictor(LaunchSampler &sampler, const Chip &chip,
                   const ModelParameters &parameters)
       : sampler(sampler), chip(chip), parameters(parameters) {}
 
@@ -191,10 +191,10 @@ private:
   llvm::Error launch(const std::string &name, ::ptx::Dim grid, unsigned threads,
                      ArrayRef<Row> table);
 
-  Sampler &sampler;
+  LaunchSampler &sampler;
   const Chip &chip;
   const ModelParameters &parameters;
-  BufferPart memory;
+  BufferRange memory;
 };
 } // namespace
 
@@ -260,7 +260,7 @@ llvm::Error UpdatePredictor::predict(ArrayRef<Dynamic> patterns, double share,
 FailureOr<SmallVector<KernelPrediction, 0>>
 mlir::bsr::gpu::predictUpdate(ModuleOp module, double share,
                               const ModelParameters &parameters) {
-  auto sampler = Sampler::create(::bsr::patternKernels());
+  auto sampler = LaunchSampler::create(::bsr::patternKernels());
   if (!sampler)
     return module.emitError() << llvm::toString(sampler.takeError());
   const Chip &chip = *findChip(cast<GPUAttr>(getTarget(module)).getChip());

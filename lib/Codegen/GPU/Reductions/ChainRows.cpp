@@ -7,12 +7,12 @@
 // written out: what a nest has read or computed of a row, later ones find in
 // registers. Sums over rows are combined by shuffles and in shared memory, in
 // one order in all threads, each of which goes on with them. Of a total, a
-// block leaves its part for a second launch.
+// block leaves its partial sum for a second launch.
 
 #include "bsr/Codegen/GPU/Reductions/ChainRows.h"
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
-#include "bsr/Codegen/GPU/Core/ThreadEvaluator.h"
+#include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
 #include "bsr/Codegen/GPU/Reductions/Reductions.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -48,7 +48,7 @@ std::optional<ChainRows> ChainRows::match(const ClusterPlan &plan) {
   rows.nests = rows.chain->getNests();
   rows.areRowsAdjacent = rows.chain->getLanes() < 0;
   rows.numItems = getProduct(rows.chain->getExtents());
-  // Parts of totals are combined where all threads are: each takes as many
+  // Partial sums are combined where all threads are: each takes as many
   // rows.
   int64_t most = 1, divided = 0;
   for (const Chain::Nest &nest : rows.nests) {
@@ -117,7 +117,7 @@ public:
     for (const Chain::Root &root : chain.getRoots())
       if (root.isTotal)
         for (Value total : root.op->getResults()) {
-          parts[total] = scratch.front();
+          partials[total] = scratch.front();
           scratch = scratch.drop_front();
         }
   }
@@ -148,9 +148,10 @@ private:
   Value combineRows(OpResult sum, Value value);
   Value combineItems(OpResult total, Value value);
   Value exchange(OpResult sum, Value value, int64_t first, int64_t end);
-  /// Stores `value` at `place` in the threads where `condition` holds; null:
+  /// Stores `value` at `indices` in the threads where `condition` holds; null:
   /// in all.
-  void store(Value value, Value memref, ArrayRef<Index> place, Value condition);
+  void store(Value value, Value memref, ArrayRef<Index> indices,
+             Value condition);
   Value both(Value x, Value y) {
     if (!x || !y)
       return x ? x : y;
@@ -161,7 +162,7 @@ private:
   const Chain &chain;
   Evaluator &e;
   const DenseMap<Value, Value> &outputs;
-  DenseMap<Value, Value> parts;
+  DenseMap<Value, Value> partials;
   ValueRange shared;
 
   Index thread, group, item, segment;
@@ -270,14 +271,14 @@ Value ChainRowsEmitter::combineItems(OpResult total, Value value) {
   return exchange(total, value, 1, rows.items);
 }
 
-void ChainRowsEmitter::store(Value value, Value memref, ArrayRef<Index> place,
+void ChainRowsEmitter::store(Value value, Value memref, ArrayRef<Index> indices,
                              Value condition) {
   if (!condition)
-    return e.store(value, memref, place);
+    return e.store(value, memref, indices);
   auto guard = scf::IfOp::create(e.b, e.loc, condition);
   e.scope([&] {
     e.b.setInsertionPointToStart(guard.thenBlock());
-    e.store(value, memref, place);
+    e.store(value, memref, indices);
   });
 }
 
@@ -304,15 +305,16 @@ SmallVector<Value> ChainRowsEmitter::emitRow(const Nest &nest,
       SmallVector<Value> values = e.evaluate(root->op, point, neutral);
       for (auto [total, value] :
            llvm::zip_equal(root->op->getResults(), values))
-        store(combineItems(total, value), parts.lookup(total), {group, number},
+        store(combineItems(total, value), partials.lookup(total),
+              {group, number},
               both(e.areZero(item), isOne ? isFirst : Value()));
       continue;
     }
-    SmallVector<Index> place = getPoint(chain, *root, written, row);
+    SmallVector<Index> indices = getPoint(chain, *root, written, row);
     for (OpResult result : root->op->getResults())
       if (Value output = outputs.lookup(result))
         store(e.read(result, getPlace(result, point)), output,
-              getPlace(result, place), isWriter);
+              getPlace(result, indices), isWriter);
   }
   return next;
 }
@@ -353,10 +355,10 @@ void ChainRowsEmitter::emitNest(const Nest &nest) {
         value = combineRows(sum, value);
       else if (needsShared())
         shared = shared.drop_front();
-      SmallVector<Index> place =
+      SmallVector<Index> indices =
           bsr::getPlace(sum, getPoint(chain, *root, at, {}));
-      value = combine(e, sum, readInit(e, sum, place), value);
-      e.remember(sum, place, value);
+      value = combine(e, sum, readInit(e, sum, indices), value);
+      e.remember(sum, indices, value);
       if (Value output = outputs.lookup(sum))
         store(value, output,
               bsr::getPlace(sum, getPoint(chain, *root, written, {})),
@@ -381,7 +383,7 @@ void ChainRowsEmitter::emit(mlir::gpu::LaunchOp launch) {
 }
 
 LogicalResult ChainRows::emit(OpBuilder &b, KernelBody &kernel) const {
-  ThreadEvaluator e(b, kernel.loc);
+  GPUEvaluator e(b, kernel.loc);
   for (auto [argument, buffer] : kernel.inputs)
     e.setBuffer(argument, buffer);
   ChainRowsEmitter emitter(*this, e, kernel);
@@ -397,7 +399,8 @@ LogicalResult ChainRows::emit(OpBuilder &b, KernelBody &kernel) const {
     if (!root.isTotal)
       continue;
     unsigned count = root.op->getNumResults();
-    emitSumOfParts(e, *chain, root, scratch.take_front(count), kernel.outputs);
+    emitSumOfPartials(e, *chain, root, scratch.take_front(count),
+                      kernel.outputs);
     scratch = scratch.drop_front(count);
   }
   return failure(e.hasFailed);

@@ -32,7 +32,7 @@ static constexpr int64_t fewTerms = 4;
 
 namespace {
 /// Which threads sum which terms. Those of one block take `results` results,
-/// `segments` threads each; `parts` blocks take the same ones.
+/// `segments` threads each; `splits` blocks take the same ones.
 struct Division {
   Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent);
 
@@ -40,7 +40,7 @@ struct Division {
   /// Neighbouring threads have neighbouring terms of one result, not one term
   /// of neighbouring results.
   bool areTermsAdjacent;
-  int64_t results, segments, parts = 1;
+  int64_t results, segments, splits = 1;
 
   int64_t getNumGroups() const { return llvm::divideCeil(numResults, results); }
   /// Values of a result that are combined in shared memory: those of warps, or
@@ -71,9 +71,9 @@ Division::Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent)
       segments /= 2;
   }
   int64_t terms = numTerms / segments;
-  while (getNumGroups() * parts < busyBlocks &&
-         terms / (parts * 2) >= 2 * fewTerms)
-    parts *= 2;
+  while (getNumGroups() * splits < busyBlocks &&
+         terms / (splits * 2) >= 2 * fewTerms)
+    splits *= 2;
 }
 
 namespace {
@@ -178,10 +178,10 @@ Value bsr::gpu::shuffle(Evaluator &e, Value value, int64_t distance,
     Value half =
         arith::ConstantOp::create(b, e.loc, b.getIntegerAttr(integer, 32));
     Value high = arith::ShRUIOp::create(b, e.loc, value, half);
-    auto move = [&](Value part) -> Value {
-      part = arith::TruncIOp::create(b, e.loc, word, part);
-      part = shuffle(e, part, distance, mode);
-      return arith::ExtUIOp::create(b, e.loc, integer, part);
+    auto move = [&](Value bits) -> Value {
+      bits = arith::TruncIOp::create(b, e.loc, word, bits);
+      bits = shuffle(e, bits, distance, mode);
+      return arith::ExtUIOp::create(b, e.loc, integer, bits);
     };
     Value low = move(value);
     high = arith::ShLIOp::create(b, e.loc, move(high), half);
@@ -205,9 +205,8 @@ public:
   /// and so on.
   using TakeTerms = llvm::function_ref<SmallVector<Value>(Index n, Index first,
                                                           int64_t step)>;
-  /// Stores what there is of result `n` in all threads of a block, which is
-  /// part `part` of it.
-  using Finish = llvm::function_ref<void(Index n, Index part, ValueRange)>;
+  /// Stores what split `split` of result `n` comes to, in all its threads.
+  using Finish = llvm::function_ref<void(Index n, Index split, ValueRange)>;
 
   void emit(TakeTerms takeTerms, Combine combine, Finish finish);
 
@@ -261,8 +260,9 @@ void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
               b.getContext(), mlir::gpu::AddressSpace::Workgroup)));
   Value one = e.constant(1);
   auto launch = mlir::gpu::LaunchOp::create(
-      b, e.loc, e.constant(division.getNumGroups()), e.constant(division.parts),
-      one, e.constant(results * segments), one, one,
+      b, e.loc, e.constant(division.getNumGroups()),
+      e.constant(division.splits), one, e.constant(results * segments), one,
+      one,
       /*dynamicSharedMemorySize=*/Value(), /*asyncTokenType=*/Type(),
       /*asyncDependencies=*/ValueRange(), attributions);
   llvm::append_range(shared, launch.getWorkgroupAttributions());
@@ -272,9 +272,9 @@ void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
     b.setInsertionPointToStart(&launch.getBody().front());
     Index thread = Index::of(launch.getThreadIds().x);
     Index group = Index::of(launch.getBlockIds().x);
-    Index part = Index::constant(0);
-    if (division.parts > 1)
-      part = Index::of(launch.getBlockIds().y);
+    Index split = Index::constant(0);
+    if (division.splits > 1)
+      split = Index::of(launch.getBlockIds().y);
     Index result = Index::constant(0), segment = thread;
     if (division.areTermsAdjacent && results != 1)
       std::tie(result, segment) = e.split(thread, segments);
@@ -292,8 +292,8 @@ void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
           b, e.loc, number, e.constant(division.numResults - 1)));
     }
     SmallVector<Value> values =
-        takeTerms(taken, e.multiplyAdd(part, segments, segment),
-                  segments * division.parts);
+        takeTerms(taken, e.multiplyAdd(split, segments, segment),
+                  segments * division.splits);
     Value isFirst = e.areZero(segment);
     if (division.areTermsAdjacent) {
       for (int64_t distance = std::min(warp, segments) / 2; distance;
@@ -324,7 +324,7 @@ void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
                         [&](Value number, ValueRange sums) {
                           return combine(sums, load(Index::of(number), result));
                         });
-      finish(n, part, values);
+      finish(n, split, values);
     });
   });
 }
@@ -371,9 +371,9 @@ static void finish(Evaluator &e, linalg::GenericOp op, ArrayRef<Index> point,
     Value output = outputs.lookup(result);
     if (!output)
       continue;
-    SmallVector<Index> place = getPlace(result, point);
-    Value start = readInit(e, result, place);
-    e.store(combine(e, result, start, value), output, place);
+    SmallVector<Index> indices = getPlace(result, point);
+    Value start = readInit(e, result, indices);
+    e.store(combine(e, result, start, value), output, indices);
   }
 }
 
@@ -382,24 +382,24 @@ static SmallVector<Type> getElementTypes(TypeRange types) {
                              [](Type t) { return getElementTypeOrSelf(t); });
 }
 
-/// Emits the launch that adds `parts` of the results of `op`, which `loops`, of
-/// `extents`, go over.
-static void emitParts(Evaluator &e, linalg::GenericOp op,
-                      ArrayRef<unsigned> loops, ArrayRef<int64_t> extents,
-                      ValueRange parts, const DenseMap<Value, Value> &outputs) {
-  ArrayRef<int64_t> shape = cast<MemRefType>(parts[0].getType()).getShape();
+/// Emits the launch that adds `partials` of the results of `op`, which `loops`,
+/// of `extents`, go over.
+static void addAll(Evaluator &e, linalg::GenericOp op, ArrayRef<unsigned> loops,
+                   ArrayRef<int64_t> extents, ValueRange partials,
+                   const DenseMap<Value, Value> &outputs) {
+  ArrayRef<int64_t> shape = cast<MemRefType>(partials[0].getType()).getShape();
   int64_t count = shape[0], numResults = shape[1];
   Division division(numResults, count, /*areTermsAdjacent=*/numResults == 1);
-  division.parts = 1;
+  division.splits = 1;
   auto add = [&](ValueRange a, ValueRange b) {
     return combineAll(e, op, a, b);
   };
   auto takeTerms = [&](Index n, Index first, int64_t step) {
     return e.loop(e.materialize(first), e.constant(count), step,
-                  getNeutral(e, op), [&](Value part, ValueRange sums) {
+                  getNeutral(e, op), [&](Value split, ValueRange sums) {
                     return add(sums,
-                               llvm::map_to_vector(parts, [&](Value memory) {
-                                 return e.load(memory, {Index::of(part), n});
+                               llvm::map_to_vector(partials, [&](Value memory) {
+                                 return e.load(memory, {Index::of(split), n});
                                }));
                   });
   };
@@ -410,16 +410,16 @@ static void emitParts(Evaluator &e, linalg::GenericOp op,
       });
 }
 
-void bsr::gpu::emitSumOfParts(Evaluator &e, const Chain &chain,
-                              const Chain::Root &root, ValueRange parts,
-                              const DenseMap<Value, Value> &outputs) {
+void bsr::gpu::emitSumOfPartials(Evaluator &e, const Chain &chain,
+                                 const Chain::Root &root, ValueRange partials,
+                                 const DenseMap<Value, Value> &outputs) {
   SmallVector<unsigned> loops;
   SmallVector<int64_t> ranges = root.op.getStaticLoopRanges(), extents;
   for (int64_t loop : chain.getRows(root)) {
     loops.push_back(loop);
     extents.push_back(ranges[loop]);
   }
-  emitParts(e, root.op, loops, extents, parts, outputs);
+  addAll(e, root.op, loops, extents, partials, outputs);
 }
 
 /// Emits `op` as `plan` says.
@@ -443,15 +443,15 @@ static void emit(Evaluator &e, linalg::GenericOp op, const Plan &plan,
   const Division &division = plan.division;
   SmallVector<Type> types = getElementTypes(op->getResultTypes());
   SharedReduction(e, division, types)
-      .emit(takeTerms, add, [&](Index n, Index part, ValueRange values) {
-        if (division.parts == 1)
+      .emit(takeTerms, add, [&](Index n, Index split, ValueRange values) {
+        if (division.splits == 1)
           return finish(e, op, getPoint(e, op, plan.parallel, n, plan.results),
                         values, outputs);
         for (auto [value, memory] : llvm::zip_equal(values, scratch))
-          e.store(value, memory, {part, n});
+          e.store(value, memory, {split, n});
       });
-  if (division.parts != 1)
-    emitParts(e, op, plan.parallel, plan.results, scratch, outputs);
+  if (division.splits != 1)
+    addAll(e, op, plan.parallel, plan.results, scratch, outputs);
 }
 
 /// How many threads take the sums of `op` along the lines of its pattern, if
@@ -468,7 +468,7 @@ static std::optional<Division> getDivision(ReduceVecOp op) {
     return std::nullopt;
   Division division(numLines * pattern.getBlockExtent(lines), numTerms,
                     /*areTermsAdjacent=*/op.getDim() == 0);
-  division.parts = 1;
+  division.splits = 1;
   return division;
 }
 
@@ -493,10 +493,10 @@ static void emit(Evaluator &e, ReduceVecOp op, const Division &division,
         e.constant(length));
     return e.loop(e.materialize(first), count, step, getZeros(e, type, 1),
                   [&, row = row](Value k, ValueRange sum) {
-                    auto [block, place] = e.split(Index::of(k), length);
+                    auto [block, inBlock] = e.split(Index::of(k), length);
                     Index at = e.multiplyAdd(Index::of(low), 1, block);
                     SmallVector<Index> entry{
-                        Index::of(loadIndex(e, view.slot, at)), row, place};
+                        Index::of(loadIndex(e, view.slot, at)), row, inBlock};
                     if (op.getDim() == 1)
                       std::swap(entry[1], entry[2]);
                     Value value =
@@ -526,9 +526,9 @@ static void emit(Evaluator &e, BlockScoresOp op, Value output) {
   SmallVector<int64_t> tokens(op.getA().getType().getShape());
   tokens.erase(tokens.begin() + featureDim);
   auto read = [&](Value x, ArrayRef<Index> at, Index feature) {
-    SmallVector<Index> place(at);
-    place.insert(place.begin() + featureDim, feature);
-    return e.read(x, place);
+    SmallVector<Index> indices(at);
+    indices.insert(indices.begin() + featureDim, feature);
+    return e.read(x, indices);
   };
   auto takeTerms = [&](Index n, Index first, int64_t step) {
     auto [blockRow, blockCol] = e.split(n, grid[1]);
@@ -564,16 +564,16 @@ static void emit(Evaluator &e, BlockScoresOp op, Value output) {
   // A term is a sum itself: one is enough for a thread.
   Division division(getProduct(grid), rows * cols * fewTerms,
                     /*areTermsAdjacent=*/true);
-  division.parts = 1;
+  division.splits = 1;
   SharedReduction(e, division, type).emit(takeTerms, combineNorms, finish);
 }
 
 SmallVector<MemRefType> bsr::gpu::getReductionScratch(Operation *op) {
   SmallVector<MemRefType> types;
-  if (std::optional<Plan> plan = getPlan(op); plan && plan->division.parts > 1)
+  if (std::optional<Plan> plan = getPlan(op); plan && plan->division.splits > 1)
     for (Type type : getElementTypes(op->getResultTypes()))
       types.push_back(MemRefType::get(
-          {plan->division.parts, plan->division.numResults}, type));
+          {plan->division.splits, plan->division.numResults}, type));
   return types;
 }
 

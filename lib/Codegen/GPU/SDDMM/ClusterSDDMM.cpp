@@ -3,15 +3,15 @@
 // Stored blocks of products of activations by clusters and warpgroups.
 //
 // The thread blocks of a cluster share the blocks of a window. One warp of
-// each copies, by tensor copies: its part of the rows of the window's lines,
+// each copies, by tensor copies: its share of the rows of the window's lines,
 // each to those that have blocks of the line, and the columns of its own
 // blocks, to others, too, where these have blocks there. Two warpgroups
 // multiply out of shared memory and keep the sums of up to four blocks each.
 
 #include "ClusterSDDMM.h"
-#include "WindowShare.h"
-#include "bsr/Codegen/GPU/Core/OperandCopy.h"
-#include "bsr/Codegen/GPU/Core/Reshapes.h"
+#include "StreamK.h"
+#include "bsr/Codegen/GPU/Core/AsyncCopies.h"
+#include "bsr/Codegen/GPU/Core/TensorCopies.h"
 #include "bsr/Codegen/GPU/Core/WarpgroupMultiplier.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -19,13 +19,13 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-static constexpr int64_t consumers = WindowTile::warpgroups * warpgroupThreads;
-static constexpr int64_t blockExtent = WindowTile::clusterExtent;
+static constexpr int64_t consumers = SDDMMTile::warpgroups * warpgroupThreads;
+static constexpr int64_t blockExtent = SDDMMTile::clusterExtent;
 
 /// What multiplies rows of a line by columns of `blocks`.
 static WarpgroupMultiplier createMultiplier(BlockBuilder &b, Type type,
-                                            const SampledShape &shape,
-                                            const WindowTile &tile,
+                                            const SDDMMShape &shape,
+                                            const SDDMMTile &tile,
                                             int64_t blocks) {
   WarpgroupMultiplier::Operand operand{tile.getPitch(), /*isTransposed=*/false,
                                        tile.getSlabBytes(shape)};
@@ -37,23 +37,23 @@ namespace {
 /// What a thread does.
 class ClusterEmitter {
 public:
-  /// Tensor maps of the operands.
-  struct Maps {
-    Value rows, cols;
+  /// What is copied of the operands.
+  struct Operands {
+    ActivationBoxes rows, cols;
   };
-  ClusterEmitter(const SampledShape &shape, const WindowTile &tile, Type type,
-                 ValueRange scratch, const Maps &maps, BlockBuilder &b)
+  ClusterEmitter(const SDDMMShape &shape, const SDDMMTile &tile, Type type,
+                 ValueRange scratch, const Operands &operands, BlockBuilder &b)
       : shape(shape), tile(tile), windows(tile.getWindows(shape)),
         single(createMultiplier(b, type, shape, tile, /*blocks=*/1)),
         both(createMultiplier(b, type, shape, tile, /*blocks=*/2)),
-        arrays(scratch.drop_back()), parts(scratch.back()), maps(maps), b(b),
-        shares(b, tile, shape, windows, arrays),
+        arrays(scratch.drop_back()), partialSums(scratch.back()),
+        operands(operands), b(b), shares(b, tile, shape, windows, arrays),
         ring(b, tile.stages, tile.getStageBytes(shape), tile.shares),
         rank(b.rem(b.block[0], tile.shares)), ofThreads(windows.getOfShare()),
-        ofGroup(ofThreads / WindowTile::warpgroups),
+        ofGroup(ofThreads / SDDMMTile::warpgroups),
         // What bsr-verify-kernels knows of threads is how many there are.
         warpgroup(
-            b.rem(b.div(b.thread, warpgroupThreads), WindowTile::warpgroups)) {}
+            b.rem(b.div(b.thread, warpgroupThreads), SDDMMTile::warpgroups)) {}
 
   void emit();
 
@@ -75,48 +75,48 @@ private:
   };
 
   /// Entry `at` of `window` in an array that has `each` of a window.
-  Value load(SampledWindows::Array array, const WindowPart &window,
-             int64_t each, Value at) {
+  Value load(SDDMMPlan::Array array, const WindowRange &window, int64_t each,
+             Value at) {
     return b.load(
         arrays[array],
         ValueRange{window.group, b.multiplyAdd(window.number, each, at)});
   }
   /// Word `number` of the thread block `rank`.
-  Value loadWord(SampledWindows::Array array, const WindowPart &window,
+  Value loadWord(SDDMMPlan::Array array, const WindowRange &window,
                  Value number) {
     return load(array, window, windows.blocks,
                 b.multiplyAdd(rank, ofThreads, number));
   }
-  Value countBlocks(const WindowPart &window);
+  Value countBlocks(const WindowRange &window);
   /// Calls `body` for all windows of the cluster, which go on in the ring of
   /// stages where the window before has ended.
-  void forWindows(llvm::function_ref<void(const WindowPart &, Stage &)> body);
+  void forWindows(llvm::function_ref<void(const WindowRange &, Stage &)> body);
 
-  Copy findCopy(const WindowPart &window);
-  Value countBytes(const WindowPart &window);
+  Copy findCopy(const WindowRange &window);
+  Value countBytes(const WindowRange &window);
   void copyStep(Value step, Stage stage, const Copy &copy, Value bytes);
   void produce();
 
-  Blocks findBlocks(const WindowPart &window);
+  Blocks findBlocks(const WindowRange &window);
   SmallVector<Value> multiplyStep(Value begin, const Blocks &blocks,
                                   ValueRange sums);
   /// The sums of two blocks side by side as those of one, and the other way
   /// round.
   Value join(ArrayRef<Value> sums);
   SmallVector<Value> split(Value sums);
-  void store(const WindowPart &window, const Blocks &blocks, ValueRange sums);
+  void store(const WindowRange &window, const Blocks &blocks, ValueRange sums);
   void consume();
 
-  const SampledShape &shape;
-  const WindowTile &tile;
-  SampledWindows windows;
+  const SDDMMShape &shape;
+  const SDDMMTile &tile;
+  SDDMMPlan windows;
   /// What multiplies a block, and two side by side.
   WarpgroupMultiplier single, both;
   ValueRange arrays;
-  Value parts;
-  Maps maps;
+  Value partialSums;
+  Operands operands;
   BlockBuilder &b;
-  WindowShares shares;
+  StreamK shares;
   BarrierPipeline ring;
   /// The thread block in its cluster.
   Value rank;
@@ -127,50 +127,50 @@ private:
 } // namespace
 
 void ClusterEmitter::forWindows(
-    llvm::function_ref<void(const WindowPart &, Stage &)> body) {
+    llvm::function_ref<void(const WindowRange &, Stage &)> body) {
   Stage start = ring.getFirst();
   shares.forWindows(b.div(b.block[0], tile.shares),
                     {start.number, start.parity},
-                    [&](const WindowPart &window, ValueRange carried) {
+                    [&](const WindowRange &window, ValueRange carried) {
                       Stage stage{carried[0], carried[1]};
                       body(window, stage);
                       return SmallVector<Value>{stage.number, stage.parity};
                     });
 }
 
-Value ClusterEmitter::countBlocks(const WindowPart &window) {
-  Value all = load(SampledWindows::Sizes, window, 2, b.constant(1));
+Value ClusterEmitter::countBlocks(const WindowRange &window) {
+  Value all = load(SDDMMPlan::Sizes, window, 2, b.constant(1));
   return windows.getBlocks(b, all, rank);
 }
 
-ClusterEmitter::Copy ClusterEmitter::findCopy(const WindowPart &window) {
+ClusterEmitter::Copy ClusterEmitter::findCopy(const WindowRange &window) {
   // The first lanes have blocks, the next ones lines.
   Value isRow = b.less(b.constant(ofThreads - 1), b.lane);
   Value number = b.min(b.lane, b.constant(ofThreads - 1));
-  Value copy = loadWord(SampledWindows::Copies, window, number);
+  Value copy = loadWord(SDDMMPlan::Copies, window, number);
   Value inOrder = b.max(b.sub(b.lane, b.constant(ofThreads)), b.constant(0));
   Value line = b.multiplyAdd(inOrder, tile.shares, rank);
   Value isLine = b.less(line, b.constant(tile.lines));
   line = b.min(line, b.constant(tile.lines - 1));
-  Value rows = load(SampledWindows::Rows, window, tile.lines, line);
+  Value rows = load(SDDMMPlan::Rows, window, tile.lines, line);
   rows = b.select(isLine, rows, b.constant(0));
   Value row = b.select(isRow, b.multiplyAdd(window.group, tile.lines, line),
-                       SampledWindows::getPosition(b, copy));
+                       SDDMMPlan::getPosition(b, copy));
   copy = b.select(isRow, rows, copy);
   return {isRow, b.mul(row, blockExtent),
-          b.mul(SampledWindows::getPlace(b, copy), tile.getSlabBytes(shape)),
-          SampledWindows::getMask(b, copy)};
+          b.mul(SDDMMPlan::getBuffer(b, copy), tile.getSlabBytes(shape)),
+          SDDMMPlan::getMask(b, copy)};
 }
 
-Value ClusterEmitter::countBytes(const WindowPart &window) {
+Value ClusterEmitter::countBytes(const WindowRange &window) {
   Value zero = b.constant(0), one = b.constant(1);
   Value count = countBlocks(window);
-  // Each place counts once, however many blocks read it.
+  // Each buffer counts once, however many blocks read it.
   Value filled = zero;
   for (int64_t number = 0; number != ofThreads; ++number) {
-    Value word = loadWord(SampledWindows::Words, window, b.constant(number));
-    Value rows = b.shiftLeft(one, SampledWindows::getLine(b, word));
-    Value cols = b.shiftLeft(one, SampledWindows::getSlab(b, word));
+    Value word = loadWord(SDDMMPlan::Words, window, b.constant(number));
+    Value rows = b.shiftLeft(one, SDDMMPlan::getLine(b, word));
+    Value cols = b.shiftLeft(one, SDDMMPlan::getSlab(b, word));
     Value isThere = b.less(b.constant(number), count);
     filled = b.bitOr(filled, b.select(isThere, b.bitOr(rows, cols), zero));
   }
@@ -185,19 +185,17 @@ void ClusterEmitter::copyStep(Value step, Stage stage, const Copy &copy,
   StepTokens tokens = getStepTokens(b, shape.rows, tile.tokens, step);
   Value to = b.at(b.add(ring.getBegin(stage), copy.to));
   Value isCopied = b.less(b.constant(0), copy.blocks);
-  auto copyFrom = [&](Value map, const Activations &x) {
-    Value row = b.multiplyAdd(tokens.batch, x.features, copy.row);
-    copyBox(b, to, map, row, tokens.first, full, copy.blocks);
+  auto copyFrom = [&](const ActivationBoxes &x) {
+    x.copy(b, to, {tokens.batch, copy.row, tokens.first}, full, copy.blocks);
   };
   Value isTrue = b.equal(b.constant(0), b.constant(0));
-  b.when(b.bitAnd(isCopied, copy.isRow),
-         [&] { copyFrom(maps.rows, shape.rows); });
+  b.when(b.bitAnd(isCopied, copy.isRow), [&] { copyFrom(operands.rows); });
   b.when(b.bitAnd(isCopied, b.bitXor(copy.isRow, isTrue)),
-         [&] { copyFrom(maps.cols, shape.cols); });
+         [&] { copyFrom(operands.cols); });
 }
 
 void ClusterEmitter::produce() {
-  forWindows([&](const WindowPart &window, Stage &stage) {
+  forWindows([&](const WindowRange &window, Stage &stage) {
     Copy copy = findCopy(window);
     Value bytes = countBytes(window);
     ring.produce({window.low, window.high}, stage,
@@ -207,9 +205,9 @@ void ClusterEmitter::produce() {
   });
 }
 
-ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowPart &window) {
+ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowRange &window) {
   Value all = countBlocks(window);
-  Value half = b.div(b.add(all, 1), WindowTile::warpgroups);
+  Value half = b.div(b.add(all, 1), SDDMMTile::warpgroups);
   Blocks blocks;
   Value isSecond = b.less(b.constant(0), warpgroup);
   blocks.first = b.select(isSecond, half, b.constant(0));
@@ -217,9 +215,9 @@ ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowPart &window) {
   int64_t bytes = tile.getSlabBytes(shape);
   for (int64_t block = 0; block != ofGroup; ++block) {
     Value number = b.min(b.add(blocks.first, block), b.constant(ofThreads - 1));
-    Value word = loadWord(SampledWindows::Words, window, number);
-    blocks.rows.push_back(b.mul(SampledWindows::getLine(b, word), bytes));
-    blocks.cols.push_back(b.mul(SampledWindows::getSlab(b, word), bytes));
+    Value word = loadWord(SDDMMPlan::Words, window, number);
+    blocks.rows.push_back(b.mul(SDDMMPlan::getLine(b, word), bytes));
+    blocks.cols.push_back(b.mul(SDDMMPlan::getSlab(b, word), bytes));
     blocks.isThere.push_back(b.less(b.constant(block), blocks.count));
   }
   blocks.isAlone = blocks.isThere;
@@ -273,20 +271,21 @@ SmallVector<Value> ClusterEmitter::multiplyStep(Value begin,
   return next;
 }
 
-void ClusterEmitter::store(const WindowPart &window, const Blocks &blocks,
+void ClusterEmitter::store(const WindowRange &window, const Blocks &blocks,
                            ValueRange sums) {
   Value warp = b.rem(b.warp, warpgroupThreads / BlockBuilder::warpThreads);
   for (int64_t block = 0; block != ofGroup; ++block)
     b.when(blocks.isThere[block], [&] {
-      storePart(b, parts, {b.block[0], window.part, b.add(blocks.first, block)},
-                /*fragment=*/b.mul(warp, blockExtent / fragmentCols),
-                unpackSums(b, sums[block]));
+      storePartialSums(b, partialSums,
+                       {b.block[0], window.ordinal, b.add(blocks.first, block)},
+                       /*fragment=*/b.mul(warp, blockExtent / fragmentCols),
+                       unpackSums(b, sums[block]));
     });
 }
 
 void ClusterEmitter::consume() {
   Value zero = b.zeros(1).front();
-  forWindows([&](const WindowPart &window, Stage &stage) {
+  forWindows([&](const WindowRange &window, Stage &stage) {
     Blocks blocks = findBlocks(window);
     SmallVector<Value> sums;
     for (int64_t block = 0; block != ofGroup; ++block)
@@ -306,22 +305,21 @@ void ClusterEmitter::emit() {
       [&] { consume(); }, [&] { produce(); });
 }
 
-void bsr::gpu::emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
-                                  const SampledShape &shape,
-                                  const WindowTile &tile, ValueRange scratch) {
-  auto createMap = [&](Value operand, const Activations &x) {
-    return createTensorMap(b, kernel.loc,
-                           kernel.inputs.lookup(skipReshapes(operand)),
-                           x.tokens, {blockExtent, tile.tokens});
-  };
-  Value rows = createMap(op.getA(), shape.rows);
-  Value cols = createMap(op.getB(), shape.cols);
+void bsr::gpu::emitClusterSDDMM(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
+                                const SDDMMShape &shape, const SDDMMTile &tile,
+                                ValueRange scratch) {
+  std::array<int64_t, 2> box{blockExtent, tile.tokens};
+  ClusterEmitter::Operands operands;
+  operands.rows =
+      ActivationBoxes::create(b, kernel, op.getA(), shape.rows, box);
+  operands.cols =
+      ActivationBoxes::create(b, kernel, op.getB(), shape.cols, box);
   Type type = op.getA().getType().getElementType();
   BlockBuilder::launch(
       b, kernel.loc, {tile.grid * tile.shares, 1},
       consumers + BlockBuilder::warpThreads, tile.getSharedBytes(shape),
       [&](BlockBuilder &block) {
-        ClusterEmitter(shape, tile, type, scratch, {rows, cols}, block).emit();
+        ClusterEmitter(shape, tile, type, scratch, operands, block).emit();
       },
       {tile.shares, 1});
 }

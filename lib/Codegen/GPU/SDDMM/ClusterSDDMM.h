@@ -5,16 +5,16 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_CLUSTERSDDMM_H
 #define BSR_LIB_CODEGEN_GPU_SDDMM_CLUSTERSDDMM_H
 
-#include "WindowTile.h"
+#include "SDDMMTile.h"
 #include "bsr/Codegen/GPU/Epilogue/Epilogue.h"
 
 namespace mlir::bsr::gpu {
 
 /// Emits the launch of `op` that leaves sums of windows, each of which the
 /// thread blocks of a cluster share. `scratch` is that of WarpSDDMM.
-void emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
-                        const SampledShape &shape, const WindowTile &tile,
-                        ValueRange scratch);
+void emitClusterSDDMM(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
+                      const SDDMMShape &shape, const SDDMMTile &tile,
+                      ValueRange scratch);
 
 } // namespace mlir::bsr::gpu
 

@@ -2,7 +2,7 @@
 //
 // Stored blocks of products of activations, a block row at a time.
 //
-// A thread block walks through all tokens (SDDMMWalk), and multiplies units
+// A thread block goes through all tokens (RowMainloop), and multiplies units
 // of its columns, those of one or several blocks, by all rows, which it keeps
 // in registers for some tokens.
 //
@@ -33,7 +33,7 @@ std::optional<RowSDDMM> RowSDDMM::matchWarp(const BlockProduct &operands,
     return std::nullopt;
   RowSDDMM product;
   product.isOnTensorCores = true;
-  product.tile = SDDMMTile::get(operands);
+  product.tile = RowTile::get(operands);
   int64_t blockCols = operands.pattern.getBlockCols();
   // At most 128 sums a thread.
   product.tile.warpBlocks = 64 / blockCols;
@@ -48,8 +48,8 @@ std::optional<RowSDDMM> RowSDDMM::matchLane(const BlockProduct &operands,
   if (!operands.fitsLanes())
     return std::nullopt;
   RowSDDMM product;
-  SDDMMTile &tile = product.tile;
-  tile = SDDMMTile::get(operands);
+  RowTile &tile = product.tile;
+  tile = RowTile::get(operands);
   // At most 8 rows and 8 columns a lane, 16 of blocks of 64x64.
   constexpr int64_t wantedCols = 32, mostBlocks = 16;
   int64_t blockCols = tile.shape.getBlockCols();
@@ -85,7 +85,7 @@ namespace mlir::bsr::gpu {
 class RowSDDMMEmitter {
 public:
   RowSDDMMEmitter(RowSDDMM &product, KernelBody &kernel, BlockBuilder &b)
-      : tile(product.tile), b(b), walk(product.op, product.tile, kernel, b),
+      : tile(product.tile), b(b), mainloop(product.op, product.tile, kernel, b),
         values(kernel.outputs.lookup(product.op.getValues())),
         type(product.op.getA().getType().getElementType()),
         isOnTensorCores(product.isOnTensorCores),
@@ -122,9 +122,9 @@ private:
   void store(ValueRange sums);
   void storeColumn(ValueRange sums, Value slot, Value column);
 
-  const SDDMMTile &tile;
+  const RowTile &tile;
   BlockBuilder &b;
-  SDDMMWalk walk;
+  RowMainloop mainloop;
   /// The buffer of the result, `[slots, rows, columns]`.
   Value values;
   Type type;
@@ -210,7 +210,7 @@ SmallVector<Value> RowSDDMMEmitter::multiplyTokens(Value rowsAt, Value colsAt,
                  ? multiplier->multiply(kept, at, before)
                  : multiplier->multiply(at, kept, before);
     };
-    Value isStored = walk.isStored[unit * unitCols / blockCols];
+    Value isStored = mainloop.isStored[unit * unitCols / blockCols];
     llvm::copy(getNumUnits() == 1 ? multiplyUnit()
                                   : b.when(isStored, before, multiplyUnit),
                next.begin() + unit * ofUnit);
@@ -237,7 +237,7 @@ SmallVector<Value> RowSDDMMEmitter::multiply(Value stage, ValueRange sums) {
                       return multiplyTokens(move(rowsAt), move(colsAt), sums);
                     });
   };
-  return getNumUnits() == 1 ? b.when(walk.isStored[0], sums, multiplyAll)
+  return getNumUnits() == 1 ? b.when(mainloop.isStored[0], sums, multiplyAll)
                             : multiplyAll();
 }
 
@@ -278,7 +278,7 @@ void RowSDDMMEmitter::store(ValueRange sums) {
               own[colsSide == Multiplier::Left ? col * rows.count + row
                                                : row * cols.count + col]);
         Value number = b.add(cols.get(b, col), unit * unitCols);
-        walk.withSlot(b.div(number, blockCols), [&](Value slot) {
+        mainloop.withSlot(b.div(number, blockCols), [&](Value slot) {
           storeColumn(ofColumn, slot, b.rem(number, blockCols));
         });
       }
@@ -291,7 +291,7 @@ void RowSDDMMEmitter::store(ValueRange sums) {
 }
 
 void RowSDDMMEmitter::emit() {
-  walk.run(
+  mainloop.run(
       getNumUnits() * multiplier->numSums,
       [&](Value stage, ValueRange sums) { return multiply(stage, sums); },
       [&](ValueRange sums) { store(sums); });

@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_ROWSDDMM_H
 #define BSR_LIB_CODEGEN_GPU_SDDMM_ROWSDDMM_H
 
-#include "SDDMMWalk.h"
+#include "RowMainloop.h"
 #include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Epilogue/Product.h"
 
@@ -54,7 +54,7 @@ private:
   int64_t getSide() const { return getRows() * getCols() > 64 ? 2 : 4; }
 
   SDDMMOp op;
-  SDDMMTile tile;
+  RowTile tile;
   bool isOnTensorCores = false;
 };
 

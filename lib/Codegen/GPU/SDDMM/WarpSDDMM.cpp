@@ -2,7 +2,7 @@
 //
 // Stored blocks of products of activations on tensor cores.
 //
-// A launch before finds the windows of the pattern (SampledWindows). All steps
+// A launch before finds the windows of the pattern (SDDMMPlan). All steps
 // of all windows are shared evenly among as many thread blocks as the chip
 // has multiprocessors, in their order: a thread block has the last steps of
 // a window, whole windows, and the first steps of another one. A stage of
@@ -16,8 +16,8 @@
 
 #include "WarpSDDMM.h"
 #include "ClusterSDDMM.h"
-#include "WindowShare.h"
-#include "bsr/Codegen/GPU/Core/OperandCopy.h"
+#include "StreamK.h"
+#include "bsr/Codegen/GPU/Core/AsyncCopies.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
@@ -36,9 +36,9 @@ std::optional<WarpSDDMM> WarpSDDMM::match(const BlockProduct &operands,
     return std::nullopt;
   WarpSDDMM product;
   product.op = cast<SDDMMOp>(operands.op);
-  product.shape = SampledShape::get(operands);
-  auto tile = WindowTile::choose(product.shape, *findChip(chip.getChip()),
-                                 chip.getTileOutputs(), chip.getShareOutputs());
+  product.shape = SDDMMShape::get(operands);
+  auto tile = SDDMMTile::choose(product.shape, *findChip(chip.getChip()),
+                                chip.getTileOutputs(), chip.getShareOutputs());
   if (!tile)
     return std::nullopt;
   product.tile = *tile;
@@ -64,7 +64,7 @@ std::string WarpSDDMM::describeTile() const {
 
 SmallVector<MemRefType> WarpSDDMM::getScratch() {
   return {
-      MemRefType::get({tile.grid * tile.shares, tile.getParts(shape),
+      MemRefType::get({tile.grid * tile.shares, tile.getMostWindows(shape),
                        tile.getBlocks(shape), getSums().rows * getSums().cols,
                        BlockBuilder::warpThreads, FragmentGrid::fragmentSums},
                       Float32Type::get(op->getContext()))};
@@ -86,7 +86,7 @@ private:
     Value group, number, positions, slabs, blocks, low, high;
   };
 
-  void emitWindow(const WindowPart &part);
+  void emitWindow(const WindowRange &range);
   /// Copies a step to `stage`, if it is one of `window`.
   void copy(Value step, Value stage, const Window &window);
   void copyRows(Value stage, const CopiedTokens &tokens, Value group);
@@ -94,7 +94,7 @@ private:
                    const Window &window);
   void loadBlocks(const Window &window);
   SmallVector<Value> multiply(Value stage, ValueRange sums);
-  void store(Value part, ValueRange sums);
+  void store(Value ordinal, ValueRange sums);
 
   /// Pieces of 16 bytes of a row, which lie in another order in every other
   /// row, or two: those of 8 rows lie in different banks.
@@ -102,16 +102,16 @@ private:
   Value getSwizzle(Value row) {
     return b.rem(b.div(row, 8 / getPieces()), getPieces());
   }
-  const SampledShape &shape;
-  const WindowTile &tile;
-  const SampledWindows &windows;
+  const SDDMMShape &shape;
+  const SDDMMTile &tile;
+  const SDDMMPlan &windows;
   ValueRange arrays;
   BlockBuilder &b;
   Type type, i8, i32;
   /// What multiplies a block.
   WarpMultiplier multiplier;
   int64_t warpBlocks, steps;
-  Value rows, cols, parts;
+  Value rows, cols, partialSums;
   /// Of what the thread copies: the piece, its first token in a step, and where
   /// that lies in a stage.
   CopiedPiece copied;
@@ -124,7 +124,7 @@ private:
 } // namespace mlir::bsr::gpu
 
 /// Rows of both operands have the tokens of a step.
-static WarpMultiplier::Operand getOperand(const WindowTile &tile) {
+static WarpMultiplier::Operand getOperand(const SDDMMTile &tile) {
   return {tile.getPitch(), /*isInnerLast=*/true, /*first=*/{},
           /*isSwizzled=*/true};
 }
@@ -138,16 +138,16 @@ WarpSDDMMEmitter::WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel,
                                         {type, product.getSums().rows,
                                          product.getSums().cols, tile.tokens},
                                         getOperand(tile), getOperand(tile)),
-      warpBlocks(WindowTile::getWarpBlocks(shape)), steps(tile.getSteps(shape)),
+      warpBlocks(SDDMMTile::getWarpBlocks(shape)), steps(tile.getSteps(shape)),
       rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
       cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
-      parts(scratch.back()) {
+      partialSums(scratch.back()) {
   copied = {b.div(b.thread, getPieces()), b.rem(b.thread, getPieces()),
             blockThreads / getPieces()};
   copiedToken = b.mul(copied.piece, copiedBytes / shape.elementBytes);
-  Value place = b.bitXor(copied.piece, getSwizzle(copied.row));
+  Value position = b.bitXor(copied.piece, getSwizzle(copied.row));
   copiedTo =
-      b.multiplyAdd(copied.row, tile.getPitch(), b.mul(place, copiedBytes));
+      b.multiplyAdd(copied.row, tile.getPitch(), b.mul(position, copiedBytes));
 }
 
 void WarpSDDMMEmitter::copyRows(Value stage, const CopiedTokens &tokens,
@@ -207,11 +207,11 @@ void WarpSDDMMEmitter::loadBlocks(const Window &window) {
   for (int64_t block = 0; block != warpBlocks; ++block) {
     Value number =
         b.min(b.add(firstBlock, block), b.constant(windows.blocks - 1));
-    Value word = b.load(arrays[SampledWindows::Words],
+    Value word = b.load(arrays[SDDMMPlan::Words],
                         ValueRange{window.group, b.add(first, number)});
     isThere.push_back(b.less(b.constant(block), count));
-    lines.push_back(SampledWindows::getLine(b, word));
-    slabs.push_back(SampledWindows::getSlab(b, word));
+    lines.push_back(SDDMMPlan::getLine(b, word));
+    slabs.push_back(SDDMMPlan::getSlab(b, word));
   }
 }
 
@@ -253,38 +253,38 @@ SmallVector<Value> WarpSDDMMEmitter::multiply(Value stage, ValueRange sums) {
   return next;
 }
 
-void WarpSDDMMEmitter::store(Value part, ValueRange sums) {
+void WarpSDDMMEmitter::store(Value ordinal, ValueRange sums) {
   int64_t count = multiplier.numSums;
   for (int64_t block = 0; block != warpBlocks; ++block)
     b.when(isThere[block], [&] {
-      storePart(b, parts, {b.block[0], part, b.add(firstBlock, block)},
-                /*fragment=*/b.constant(0), sums.slice(block * count, count));
+      storePartialSums(
+          b, partialSums, {b.block[0], ordinal, b.add(firstBlock, block)},
+          /*fragment=*/b.constant(0), sums.slice(block * count, count));
     });
 }
 
-void WarpSDDMMEmitter::emitWindow(const WindowPart &part) {
-  Value group = part.group;
+void WarpSDDMMEmitter::emitWindow(const WindowRange &range) {
+  Value group = range.group;
   auto getSize = [&](int64_t i) {
-    return b.load(arrays[SampledWindows::Sizes],
-                  ValueRange{group, b.add(b.mul(part.number, 2), i)});
+    return b.load(arrays[SDDMMPlan::Sizes],
+                  ValueRange{group, b.add(b.mul(range.number, 2), i)});
   };
-  Value positions =
-      b.atFar(b.getPointer(arrays[SampledWindows::Positions]), group,
-              windows.getMaxOfGroup() * windows.slabs, i32);
+  Value positions = b.atFar(b.getPointer(arrays[SDDMMPlan::Positions]), group,
+                            windows.getMaxOfGroup() * windows.slabs, i32);
   Window window{group,
-                part.number,
-                b.at(positions, b.mul(part.number, windows.slabs), i32),
+                range.number,
+                b.at(positions, b.mul(range.number, windows.slabs), i32),
                 getSize(0),
                 getSize(1),
-                part.low,
-                part.high};
+                range.low,
+                range.high};
   loadBlocks(window);
   // All have read what is in shared memory of the window before.
   b.barrier();
   auto begin = [&] {
     // A thread block has some steps of each of its windows.
     b.assume(b.less(window.low, window.high));
-    return b.zeros(WindowTile::getSums(shape));
+    return b.zeros(SDDMMTile::getSums(shape));
   };
   SmallVector<Value> sums =
       CopyPipeline(b, tile.stages, tile.getStageBytes(shape))
@@ -297,13 +297,13 @@ void WarpSDDMMEmitter::emitWindow(const WindowPart &part) {
               [&](Value, Value stage, ValueRange, ValueRange sums) {
                 return multiply(stage, sums);
               });
-  store(part.part, sums);
+  store(range.ordinal, sums);
 }
 
 void WarpSDDMMEmitter::emit() {
-  WindowShares shares(b, tile, shape, windows, arrays);
-  shares.forWindows(b.block[0], {}, [&](const WindowPart &part, ValueRange) {
-    emitWindow(part);
+  StreamK shares(b, tile, shape, windows, arrays);
+  shares.forWindows(b.block[0], {}, [&](const WindowRange &window, ValueRange) {
+    emitWindow(window);
     return SmallVector<Value>();
   });
 }
@@ -311,50 +311,50 @@ void WarpSDDMMEmitter::emit() {
 namespace mlir::bsr::gpu {
 /// What a thread does that adds up sums: a warp has 16 rows of one block after
 /// the other.
-class SampledSumEmitter {
+class SDDMMSumEmitter {
 public:
   /// Without an epilogue, `values` is the result.
-  SampledSumEmitter(WarpSDDMM &product, const PatternView &view,
-                    ValueRange scratch, const StoredRows &values,
-                    BlockBuilder &b)
+  SDDMMSumEmitter(WarpSDDMM &product, const PatternView &view,
+                  ValueRange scratch, const StoredRows &values, BlockBuilder &b)
       : product(product), windows(product.windows), view(view),
-        arrays(scratch.drop_back()), parts(scratch.back()), values(values),
-        b(b), grid{1, product.getSums().cols},
+        arrays(scratch.drop_back()), partialSums(scratch.back()),
+        values(values), b(b), grid{1, product.getSums().cols},
         shares(b, product.tile, product.shape, windows, arrays) {}
 
   void emit();
 
 private:
-  void addBlock(Value slot, Value place);
+  void addBlock(Value slot, Value position);
   /// `sums` plus those that thread block `owner` has left of the window.
-  SmallVector<Value> addPart(Value owner, Value window, Value block,
-                             ValueRange sums);
+  SmallVector<Value> addPartialSums(Value owner, Value window, Value block,
+                                    ValueRange sums);
   void store(Value slot, ValueRange sums);
   void emitEpilogue(Value slot, ValueRange sums);
   /// Row `half` of the lane, of 2.
   Value getRow(int64_t half);
 
   WarpSDDMM &product;
-  const SampledWindows &windows;
+  const SDDMMPlan &windows;
   const PatternView &view;
   ValueRange arrays;
-  Value parts;
+  Value partialSums;
   const StoredRows &values;
   BlockBuilder &b;
   /// Those of 16 rows.
   FragmentGrid grid;
-  WindowShares shares;
-  WindowShares::Group group;
+  StreamK shares;
+  StreamK::Group group;
 };
 } // namespace mlir::bsr::gpu
 
-SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
-                                              Value block, ValueRange sums) {
+SmallVector<Value> SDDMMSumEmitter::addPartialSums(Value owner, Value window,
+                                                   Value block,
+                                                   ValueRange sums) {
   constexpr int64_t length = FragmentGrid::fragmentSums;
-  Value part = b.sub(window, shares.getFirstWindow(owner));
+  Value ordinal = b.sub(window, shares.getFirstWindow(owner));
   Type f32 = b.b.getF32Type();
   auto getOffset = [&](ValueRange at) {
-    auto shape = cast<MemRefType>(parts.getType()).getShape();
+    auto shape = cast<MemRefType>(partialSums.getType()).getShape();
     Value offset = at[0];
     for (auto [number, extent] :
          llvm::zip_equal(at.drop_front(), shape.slice(1, at.size() - 1)))
@@ -368,8 +368,8 @@ SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
     owner = b.multiplyAdd(owner, product.tile.shares, b.div(block, ofThreads));
     block = b.rem(block, ofThreads);
   }
-  Value offset = getOffset({owner, part, block, fragment, b.lane});
-  Value begin = b.at(b.getPointer(parts), b.mul(offset, length), f32);
+  Value offset = getOffset({owner, ordinal, block, fragment, b.lane});
+  Value begin = b.at(b.getPointer(partialSums), b.mul(offset, length), f32);
   SmallVector<Value> next;
   for (int64_t col = 0; col != grid.cols; ++col) {
     SmallVector<Value> terms =
@@ -382,18 +382,18 @@ SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
   return next;
 }
 
-Value SampledSumEmitter::getRow(int64_t half) {
+Value SDDMMSumEmitter::getRow(int64_t half) {
   return b.multiplyAdd(b.block[1], fragmentRows,
                        b.add(b.div(b.lane, 4), half * 8));
 }
 
-void SampledSumEmitter::store(Value slot, ValueRange sums) {
+void SDDMMSumEmitter::store(Value slot, ValueRange sums) {
   for (int64_t half = 0; half != grid.getNumRows(); ++half)
     storeRow(b, grid.getRow(sums, half), values, {slot, getRow(half)},
              b.constant(0), /*isRagged=*/false);
 }
 
-void SampledSumEmitter::emitEpilogue(Value slot, ValueRange sums) {
+void SDDMMSumEmitter::emitEpilogue(Value slot, ValueRange sums) {
   WarpSums warp;
   warp.sums = grid.getRows(sums);
   warp.numRows = grid.getNumRows();
@@ -403,15 +403,15 @@ void SampledSumEmitter::emitEpilogue(Value slot, ValueRange sums) {
   product.epilogue->emit(b, warp);
 }
 
-void SampledSumEmitter::addBlock(Value slot, Value place) {
-  Value inGroup = b.div(place, windows.blocks);
+void SDDMMSumEmitter::addBlock(Value slot, Value position) {
+  Value inGroup = b.div(position, windows.blocks);
   Value window = b.add(group.firstWindow, inGroup);
-  Value block = b.rem(place, windows.blocks);
+  Value block = b.rem(position, windows.blocks);
   auto [first, last] = shares.getOwners(group, inGroup);
   SmallVector<Value> sums =
       b.loop(first, b.add(last, 1), 1, b.zeros(grid.getNumSums()),
              [&](Value owner, ValueRange sums) {
-               return addPart(owner, window, block, sums);
+               return addPartialSums(owner, window, block, sums);
              });
   if (product.epilogue)
     emitEpilogue(slot, sums);
@@ -419,7 +419,7 @@ void SampledSumEmitter::addBlock(Value slot, Value place) {
     store(slot, sums);
 }
 
-void SampledSumEmitter::emit() {
+void SDDMMSumEmitter::emit() {
   Value line = b.block[0];
   group = shares.getGroup(b.div(line, windows.lines));
   Value start = b.load(view.ptr, line), end = b.load(view.ptr, b.add(line, 1));
@@ -428,9 +428,8 @@ void SampledSumEmitter::emit() {
     Value inLine = b.multiplyAdd(pass, blockWarps, b.warp);
     Value position = b.add(start, inLine);
     b.when(b.less(position, end), [&] {
-      addBlock(
-          b.load(view.slot, position),
-          b.load(arrays[SampledWindows::Places], ValueRange{line, inLine}));
+      addBlock(b.load(view.slot, position),
+               b.load(arrays[SDDMMPlan::Locations], ValueRange{line, inLine}));
     });
     return SmallVector<Value>();
   });
@@ -448,7 +447,7 @@ LogicalResult WarpSDDMM::emit(OpBuilder &b, KernelBody &kernel,
           WarpSDDMMEmitter(*this, kernel, memory, block).emit();
         });
   else
-    emitSampledCluster(b, kernel, op, shape, tile, memory);
+    emitClusterSDDMM(b, kernel, op, shape, tile, memory);
   StoredRows values;
   if (epilogue)
     epilogue->begin(b, kernel, /*scratch=*/{});
@@ -459,7 +458,7 @@ LogicalResult WarpSDDMM::emit(OpBuilder &b, KernelBody &kernel,
   BlockBuilder::launch(
       b, kernel.loc, {windows.numLines, getSums().rows}, blockThreads,
       /*sharedBytes=*/0, [&](BlockBuilder &block) {
-        SampledSumEmitter(*this, view, memory, values, block).emit();
+        SDDMMSumEmitter(*this, view, memory, values, block).emit();
       });
   return epilogue ? epilogue->end(b) : success();
 }

@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SDDMM_WARPSDDMM_H
 #define BSR_LIB_CODEGEN_GPU_SDDMM_WARPSDDMM_H
 
-#include "WindowTile.h"
+#include "SDDMMTile.h"
 #include "bsr/Codegen/GPU/Core/Multiplier.h"
 #include "bsr/Codegen/GPU/Epilogue/Product.h"
 
@@ -23,7 +23,7 @@ public:
   /// The windows of the pattern.
   std::optional<PatternPlan> getPlan() override;
   /// The memory for the sums of thread blocks, each of which has steps of
-  /// several windows: `[grid, parts, blocks, sums of a lane / 4, lanes, 4]`.
+  /// several windows: `[grid, windows, blocks, sums of a lane / 4, lanes, 4]`.
   SmallVector<MemRefType> getScratch() override;
   std::string describeTile() const override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
@@ -37,7 +37,7 @@ public:
 
 private:
   friend class WarpSDDMMEmitter;
-  friend class SampledSumEmitter;
+  friend class SDDMMSumEmitter;
 
   /// The sums of a block.
   FragmentGrid getSums() const {
@@ -46,9 +46,9 @@ private:
   }
 
   SDDMMOp op;
-  SampledShape shape;
-  WindowTile tile;
-  SampledWindows windows;
+  SDDMMShape shape;
+  SDDMMTile tile;
+  SDDMMPlan windows;
 };
 
 } // namespace mlir::bsr::gpu

@@ -53,8 +53,8 @@ std::optional<SpMMShape> SpMMShape::get(const BlockProduct &product,
 }
 
 double SpMMShape::getDensity() const {
-  double blocks = double(numLines * length * getParts());
-  return getUnion(double(slots) / blocks, getParts());
+  double blocks = double(numLines * length * getPackedBlocks());
+  return getUnion(double(slots) / blocks, getPackedBlocks());
 }
 
 double SpMMShape::getMemoryBytes() const {
@@ -87,7 +87,22 @@ StageLayout::StageLayout(const SpMMTile &tile, const SpMMShape &shape) {
                          : zeros + (shape.getGathered() == 1 ? 0 : slabPitch);
 }
 
-LinePlan SpMMTile::getPlan(const SpMMShape &shape) const {
+SpMMGrid SpMMTile::getGrid(const SpMMShape &shape) const {
+  SpMMGrid grid;
+  grid.areBoxes = shareOutputs != 0;
+  // Those that copy are a warpgroup of their own.
+  grid.threads = blockThreads + (grid.areBoxes ? warpgroupThreads : 0);
+  grid.sharedBytes = StageLayout(*this, shape).sharedBytes;
+  grid.tokens = tokens;
+  grid.warpTokens = warpTokens;
+  grid.cluster = {getShares(), 1};
+  if (!shape.isOnTensorCores)
+    grid.storedLength =
+        std::min(getLaneSide(shape), copiedBytes / shape.outputBytes);
+  return grid;
+}
+
+SpMMPlan SpMMTile::getPlan(const SpMMShape &shape) const {
   int64_t packed = shape.getPackedLines();
   return {shape.numLines,
           shape.length,
@@ -96,7 +111,7 @@ LinePlan SpMMTile::getPlan(const SpMMShape &shape) const {
           slabs,
           blocks,
           packed,
-          shape.getParts() / packed,
+          shape.getPackedBlocks() / packed,
           shape.getGathered()};
 }
 
@@ -197,7 +212,7 @@ double SpMMTile::getChunks(const SpMMShape &shape) const {
   return std::ceil(shape.length * share / chunkSlabs);
 }
 
-LinePlan SpMMTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
+SpMMPlan SpMMTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
                               bool isGiven) const {
   auto getProductWork = [&](double stored, double chunks) {
     return shape.isOnTensorCores
@@ -212,7 +227,7 @@ LinePlan SpMMTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
   double ofBlock = block.instructions * double(warpTokens) / double(tokens);
   double density = shape.getDensity();
   double all = double(shape.numLines * shape.length) * density;
-  LinePlan plan = getPlan(shape);
+  SpMMPlan plan = getPlan(shape);
   plan.warpLines = warpLines;
   plan.warpsAtOnce *= getShares();
   // Whole numbers; the pattern's blocks are counted, of which several may be
@@ -282,7 +297,7 @@ KernelWork SpMMTile::getWork(const SpMMShape &shape) const {
   work.instructions += consumers + producer;
   work.longestWarp += std::max(consumers / blockWarps, producer);
   double copied = chunks * getSlabBytes(*this, shape);
-  double partBytes = shape.getStoredBytes();
+  double blockBytes = shape.getStoredBytes();
   double stores = double(lines * shape.outBlock) * double(tokens) *
                   double(shape.outputBytes);
   Unit unit = shape.isOnTensorCores ? Unit::Integer : Unit::Float;
@@ -291,9 +306,9 @@ KernelWork SpMMTile::getWork(const SpMMShape &shape) const {
       shape.elementBytes == 4 ? TensorType::TF32 : TensorType::Half;
   work.tensorFlops[static_cast<unsigned>(type)] = products.tensorFlops;
   work.sharedBytes = products.sharedBytes + copied * ownShare / share +
-                     stored * shape.getParts() * partBytes + stores;
+                     stored * shape.getPackedBlocks() * blockBytes + stores;
   work.l2Bytes = copied / double(getShares()) +
-                 double(shape.slots) / groups * partBytes + stores;
+                 double(shape.slots) / groups * blockBytes + stores;
   work.multiplyByBlocks();
   work.memoryBytes = shape.getMemoryBytes();
   return work;
@@ -315,8 +330,8 @@ static bool setStages(SpMMTile &tile, const SpMMShape &shape,
     if (features == mostFeatures && tile.shareOutputs == 0)
       continue;
     tile.slabs =
-        std::clamp<int64_t>(features / shape.inBlock, 1, LinePlan::slabBits);
-    // Those who share activations copy equal parts of them.
+        std::clamp<int64_t>(features / shape.inBlock, 1, SpMMPlan::slabBits);
+    // Those who share activations copy as much of them.
     if (tile.slabs * tile.tokens / StageLayout::boxTokens % tile.getShares())
       continue;
     double expected =
@@ -374,8 +389,8 @@ std::optional<SpMMTile> SpMMTile::choose(const SpMMShape &shape,
   int64_t most = llvm::PowerOf2Ceil(shape.activations.tokens);
   // Tensor copies bring blocks as they are, and their rows of 32 bytes or more.
   bool areBoxes = chip.wgmmaRate != 0 && shape.isOnTensorCores &&
-                  shape.elementBytes == elementBytes && shape.getParts() == 1 &&
-                  shape.getGathered() == 1;
+                  shape.elementBytes == elementBytes &&
+                  shape.getPackedBlocks() == 1 && shape.getGathered() == 1;
   auto consider = [&](int64_t someOutputs, int64_t someTokens, int64_t groups,
                       int64_t shares, bool isScanned) {
     auto tile = getTile(shape, chip, someOutputs, someTokens, groups, shares,

@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_SPMMTILE_H
 #define BSR_LIB_CODEGEN_GPU_SPMM_SPMMTILE_H
 
-#include "LinePlan.h"
+#include "SpMMPlan.h"
 #include "bsr/Codegen/GPU/Core/BlockProduct.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
@@ -14,7 +14,7 @@ namespace mlir::bsr::gpu {
 
 /// The sizes of a product with a sparse weight.
 struct SpMMShape {
-  /// Outputs and inputs of a block: of a packed one (`LinePlan`), if tensor
+  /// Outputs and inputs of a block: of a packed one (`SpMMPlan`), if tensor
   /// cores multiply small blocks.
   int64_t outBlock, inBlock;
   /// Rows and columns of a block of the pattern, as they are stored, and which
@@ -37,7 +37,7 @@ struct SpMMShape {
   /// Of a block, which may be packed.
   int64_t getRows() const { return inputsAreRows ? inBlock : outBlock; }
   int64_t getCols() const { return inputsAreRows ? outBlock : inBlock; }
-  int64_t getParts() const {
+  int64_t getPackedBlocks() const {
     return outBlock * inBlock / (blockRows * blockCols);
   }
   /// Lines of the pattern that are one.
@@ -58,14 +58,27 @@ struct SpMMShape {
     return std::min(most, copiedBytes / elementBytes);
   }
   int64_t getPieces() const { return outBlock * inBlock / getPieceElements(); }
-  /// The share of blocks of which a part is stored, in a random pattern whose
-  /// slots all hold a block.
+  /// The share of blocks of which something is stored, in a random pattern
+  /// whose slots all hold a block.
   double getDensity() const;
   /// Bytes of a block as it is stored, and of all operands and results.
   double getStoredBytes() const {
     return double(blockRows * blockCols) * double(elementBytes);
   }
   double getMemoryBytes() const;
+};
+
+/// The launch of a product.
+struct SpMMGrid {
+  /// Of a thread block; of it and of a warp.
+  int64_t threads, sharedBytes, tokens, warpTokens;
+  /// Thread blocks of a cluster: those along outputs get the same activations,
+  /// those along tokens the same blocks of the weight.
+  std::array<int64_t, 2> cluster = {1, 1};
+  /// Operands are brought by tensor copies.
+  bool areBoxes = false;
+  /// Elements of a vector that sums are stored in; if 0, those of 8 bytes.
+  int64_t storedLength = 0;
 };
 
 /// What a thread block computes of a product at a time, and what it keeps
@@ -103,10 +116,7 @@ struct SpMMTile {
   }
   /// Thread blocks that follow the plan of one group of lines.
   int64_t getShares() const { return std::max<int64_t>(1, shareOutputs); }
-  /// Those of a block, with the warpgroup of which a warp copies.
-  int64_t getThreads() const {
-    return blockThreads + (shareOutputs != 0 ? warpgroupThreads : 0);
-  }
+  SpMMGrid getGrid(const SpMMShape &shape) const;
 
   /// Of a lane: outputs of a line, and tokens, of which so many lie side by
   /// side.
@@ -136,9 +146,9 @@ struct SpMMTile {
   /// What a launch does for such a pattern, about.
   KernelWork getWork(const SpMMShape &shape) const;
   /// The plan that a launch of this tile follows.
-  LinePlan getPlan(const SpMMShape &shape) const;
+  SpMMPlan getPlan(const SpMMShape &shape) const;
   /// That plan; long groups may be cut if a launch on `chip` gains by it.
-  LinePlan getCutPlan(const SpMMShape &shape, const Chip &chip,
+  SpMMPlan getCutPlan(const SpMMShape &shape, const Chip &chip,
                       bool isGiven) const;
   /// Tiles along tokens of all batches.
   int64_t getTokenTiles(const SpMMShape &shape) const {

@@ -80,14 +80,14 @@ KernelWork WarpgroupTile::getWork(const SpMMShape &shape) const {
   return work;
 }
 
-LinePlan WarpgroupTile::getPlan(const SpMMShape &shape) const {
-  return LinePlan::getByLine(shape.numLines, shape.length, shape.slots,
+SpMMPlan WarpgroupTile::getPlan(const SpMMShape &shape) const {
+  return SpMMPlan::getByLine(shape.numLines, shape.length, shape.slots,
                              getClusterLines(shape));
 }
 
-LinePlan WarpgroupTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
+SpMMPlan WarpgroupTile::getCutPlan(const SpMMShape &shape, const Chip &chip,
                                    bool isGiven) const {
-  LinePlan plan = getPlan(shape);
+  SpMMPlan plan = getPlan(shape);
   double mean = double(shape.length) *
                 getUnion(shape.getDensity(), getClusterLines(shape));
   KernelWork work = getWork(shape);
@@ -109,7 +109,7 @@ complete(WarpgroupTile tile, const SpMMShape &shape, const Chip &chip) {
       chip.sharedLimit, tile.getStageBytes(shape), mostStages);
   // A copy is of a box of tokens, and of 8 rows of a block or more.
   constexpr int64_t leastRows = 8;
-  if (tile.groupTokens % boxTokens || tile.getSums() > mostSums ||
+  if (tile.groupTokens % boxTokens || tile.getSums(shape) > mostSums ||
       tile.stages < leastStages || tile.getClusterBlocks() > mostShared ||
       tile.getClusterLines(shape) > mostLines ||
       tile.tokens / boxTokens % tile.shareOutputs ||
@@ -124,15 +124,14 @@ WarpgroupTile::choose(const SpMMShape &shape, const Chip &chip, int64_t outputs,
                       int64_t tokens, int64_t shareOutputs,
                       int64_t shareTokens) {
   // Small blocks are those of warps.
-  if (chip.wgmmaRate == 0 || shape.getParts() != 1 ||
+  if (chip.wgmmaRate == 0 || shape.getPackedBlocks() != 1 ||
       shape.inBlock % warpgroupDepth)
     return std::nullopt;
   TileSearch<WarpgroupTile> search(chip);
   auto consider = [&](const WarpgroupTile &sizes) {
     auto tile = complete(sizes, shape, chip);
     // A few lines beyond the last are computed for nothing, no whole thread
-    // blocks
-    // .
+    // blocks.
     if (!tile ||
         search.isTooLarge(tile->getClusterLines(shape), shape.numLines))
       return;

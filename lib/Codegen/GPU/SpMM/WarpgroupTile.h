@@ -6,7 +6,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SPMM_WARPGROUPTILE_H
 #define BSR_LIB_CODEGEN_GPU_SPMM_WARPGROUPTILE_H
 
-#include "LinePlan.h"
+#include "SpMMPlan.h"
 #include "SpMMTile.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
@@ -42,9 +42,9 @@ struct WarpgroupTile {
 
   /// The plan that a launch of this tile follows: a group has the lines of a
   /// cluster.
-  LinePlan getPlan(const SpMMShape &shape) const;
+  SpMMPlan getPlan(const SpMMShape &shape) const;
   /// That plan; long groups may be cut if a launch on `chip` gains by it.
-  LinePlan getCutPlan(const SpMMShape &shape, const Chip &chip,
+  SpMMPlan getCutPlan(const SpMMShape &shape, const Chip &chip,
                       bool isGiven) const;
   /// Tiles along tokens of all batches, those of whole clusters.
   int64_t getTokenTiles(const SpMMShape &shape) const {
@@ -52,8 +52,16 @@ struct WarpgroupTile {
     int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tokens);
     return llvm::alignTo(tiles, shareTokens);
   }
+  SpMMGrid getGrid(const SpMMShape &shape) const {
+    return {threads,
+            BarrierPipeline::getSharedBytes(stages, getStageBytes(shape)),
+            tokens,
+            groupTokens,
+            {shareOutputs, shareTokens},
+            /*areBoxes=*/true};
+  }
   /// Sums of a thread.
-  int64_t getSums() const {
+  int64_t getSums(const SpMMShape &) const {
     return groupUnits * groupTokens * warpgroupRows / warpgroupThreads;
   }
 
@@ -79,9 +87,6 @@ struct WarpgroupTile {
   }
   int64_t getStageBytes(const SpMMShape &shape) const {
     return getSlabBytes(shape) + units * getUnitBytes(shape);
-  }
-  int64_t getSharedBytes(const SpMMShape &shape) const {
-    return BarrierPipeline::getSharedBytes(stages, getStageBytes(shape));
   }
 };
 

@@ -92,7 +92,7 @@ public:
   }
   /// `pointer` moved by `index * stride` elements of `type`, in 64 bits.
   Value atFar(Value pointer, Value index, int64_t stride, Type type);
-  /// A place in shared memory.
+  /// An offset in shared memory.
   Value at(Value offset);
 
   Value load(Value pointer, Type type);

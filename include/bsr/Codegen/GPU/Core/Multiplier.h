@@ -50,24 +50,28 @@ public:
   enum Side { Left, Right };
   /// How far behind the first element of an operand lies what the thread reads
   /// of it, in bytes.
-  virtual Value getPlace(Side side) const = 0;
+  virtual Value getOffset(Side side) const = 0;
   /// What the thread reads of the operand at `pointer`, to be kept in registers
   /// for several products.
   virtual SmallVector<Value> load(Side side, Value pointer) const = 0;
   /// `sums` plus the product of two operands, each of which is the pointer to
-  /// it, moved by its place, or what `load` returned.
+  /// it, moved by its offset, or what `load` returned.
   virtual SmallVector<Value> multiply(ValueRange left, ValueRange right,
                                       ValueRange sums) const = 0;
 
   /// Sums whose rows begin with `starts`, one for each row of the thread.
   virtual SmallVector<Value> fillRows(ValueRange starts) const = 0;
+  /// Each of `sums`, which may be fewer values while a loop carries them.
+  virtual SmallVector<Value> unpack(ValueRange sums) const {
+    return SmallVector<Value>(sums);
+  }
   /// `sums` row by row, those of each as `SumLayout` says.
   virtual SmallVector<Value> getRows(ValueRange sums) const = 0;
 
   /// The pointer to the operand that begins at `begin`, in bytes of shared
-  /// memory, moved by its place.
+  /// memory, moved by its offset.
   Value at(Side side, Value begin) const {
-    return b.at(b.add(begin, getPlace(side)));
+    return b.at(b.add(begin, getOffset(side)));
   }
 
   const SumLayout layout;
@@ -117,9 +121,9 @@ public:
     /// The warp's first number of its own; null if that is 0.
     Value first = {};
     /// Rows of 32, 64 or 128 bytes are swizzled as tensor copies do it; what
-    /// follows in a row lies `partBytes` further on.
+    /// follows in a row lies `leadingStride` further on.
     bool isSwizzled = false;
-    int64_t partBytes = 0;
+    int64_t leadingStride = 0;
     /// Of a right operand of one fragment, whose units are of 8 numbers and of
     /// 32 inner ones, how many of the 8 it has: these again for the others.
     /// Such an operand is multiplied as `load` returns it.
@@ -144,7 +148,7 @@ public:
   static int64_t getPitch(int64_t length, int64_t elementBytes,
                           bool isInnerLast);
 
-  Value getPlace(Side side) const override;
+  Value getOffset(Side side) const override;
   /// Registers by units of 16 inner numbers, and then of 16 of its own.
   SmallVector<Value> load(Side side, Value pointer) const override;
   SmallVector<Value> multiply(ValueRange left, ValueRange right,
@@ -174,7 +178,7 @@ private:
   struct Rows : Operand {
     /// Where it begins; swizzled, also those of the units side by side that
     /// begin in different banks, from the first one on.
-    Value place;
+    Value offset;
     SmallVector<Value, 4> steps;
   };
   Rows getRows(const Operand &operand, Side side) const;
@@ -213,9 +217,9 @@ public:
     int64_t count, together, distance;
     /// The first of them.
     Value first;
-    /// In rows of inner numbers, 16 bytes are at place `i ^ row / 4 % 8`: what
-    /// lies side by side there in 32 rows, every fourth of which is read at one
-    /// time, is in different banks.
+    /// In rows of inner numbers, 16 bytes are at position `i ^ row / 4 % 8`:
+    /// what lies side by side there in 32 rows, every fourth of which is read
+    /// at one time, is in different banks.
     bool isSwizzled = false;
   };
   /// What is multiplied: elements of `type`, `depth` inner numbers, of which
@@ -228,12 +232,12 @@ public:
   LaneMultiplier(BlockBuilder &b, const Shape &shape, const SumLayout &layout,
                  const Operand &left, const Operand &right);
 
-  Value getPlace(Side side) const override;
+  Value getOffset(Side side) const override;
   /// All that is loaded at a time, by inner number: of a multiplier whose
   /// `depth` is that.
   SmallVector<Value> load(Side side, Value pointer) const override {
     return loadAll(operands[side],
-                   getPlaces(operands[side], pointer, b.constant(0), 0));
+                   getPointers(operands[side], pointer, b.constant(0), 0));
   }
   SmallVector<Value> multiply(ValueRange left, ValueRange right,
                               ValueRange sums) const override;
@@ -245,16 +249,16 @@ public:
 private:
   /// Where the lane's numbers of an operand are, `inner` numbers behind inner
   /// number `first`: of all, or, swizzled, of each of its neighbours.
-  SmallVector<Value> getPlaces(const Operand &operand, Value pointer,
-                               Value first, int64_t inner) const;
+  SmallVector<Value> getPointers(const Operand &operand, Value pointer,
+                                 Value first, int64_t inner) const;
   /// Elements that lie side by side: of number `number` of the lane, or of it
   /// and its neighbours.
-  SmallVector<Value> loadSome(const Operand &operand, ArrayRef<Value> places,
+  SmallVector<Value> loadSome(const Operand &operand, ArrayRef<Value> pointers,
                               int64_t number, int64_t inner) const;
   /// Numbers of the lane that one of these loads is of.
   int64_t getLoaded(const Operand &operand) const;
   SmallVector<Value> loadAll(const Operand &operand,
-                             ArrayRef<Value> places) const;
+                             ArrayRef<Value> pointers) const;
   /// Adds the products of the inner numbers that are loaded at a time, of the
   /// left operand `factors`.
   void multiplySome(ValueRange factors, ArrayRef<Value> right,

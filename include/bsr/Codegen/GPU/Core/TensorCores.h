@@ -62,10 +62,10 @@ inline bool isLane(int64_t extent) {
 /// The lane's row of four 8x8 matrices, and which 8 columns it is in: these are
 /// the quarters of one of 16x16, the second of which is below the first, or,
 /// with `rowsLast`, beside it.
-struct MatrixPlace {
+struct MatrixPosition {
   Value row, column;
 };
-MatrixPlace getMatrixPlace(BlockBuilder &b, bool rowsLast);
+MatrixPosition getMatrixPosition(BlockBuilder &b, bool rowsLast);
 /// Where that row begins, in bytes.
 Value getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast);
 

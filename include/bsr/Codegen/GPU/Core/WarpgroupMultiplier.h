@@ -18,11 +18,11 @@ class WarpgroupMultiplier : public Multiplier {
 public:
   /// How an operand lies in shared memory: rows of `width` bytes, swizzled;
   /// what follows in a row, of inner numbers if it is not `isTransposed`, lies
-  /// `partsStride` bytes further on.
+  /// `leadingStride` bytes further on.
   struct Operand {
     int64_t width;
     bool isTransposed;
-    int64_t partsStride;
+    int64_t leadingStride;
   };
   /// What is multiplied: elements of `type`, for so many columns of sums and
   /// inner numbers.
@@ -37,14 +37,15 @@ public:
                    grid(shape.cols).getNumSums()),
         shape(shape), operands{left, right} {}
 
-  Value getPlace(Side) const override { return b.constant(0); }
+  Value getOffset(Side) const override { return b.constant(0); }
   SmallVector<Value> load(Side, Value pointer) const override {
     return {pointer};
   }
   SmallVector<Value> multiply(ValueRange left, ValueRange right,
                               ValueRange sums) const override;
   SmallVector<Value> fillRows(ValueRange starts) const override;
-  /// `sums` are one value, or one for each sum.
+  SmallVector<Value> unpack(ValueRange sums) const override;
+  /// Of `sums` that were unpacked.
   SmallVector<Value> getRows(ValueRange sums) const override;
 
 private:

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What warpgroups and thread block clusters do: copies of boxes of a tensor to
-// several thread blocks at once, mbarriers, and products of matrices in
-// shared memory.
+// What warpgroups and thread block clusters do: mbarriers, and products of
+// matrices in shared memory.
 
 #ifndef BSR_CODEGEN_GPU_CORE_WARPGROUPS_H
 #define BSR_CODEGEN_GPU_CORE_WARPGROUPS_H
@@ -15,14 +14,10 @@ namespace mlir::bsr::gpu {
 constexpr int64_t warpgroupThreads = 128;
 /// A product is of 64 rows and 16 columns of the left operand.
 constexpr int64_t warpgroupRows = 64, warpgroupDepth = 16;
+/// The address space of the shared memory of a cluster.
+constexpr unsigned clusterSpace = 7;
 /// Shared addresses that are swizzled alike lie so many bytes apart.
 constexpr int64_t swizzlePeriod = 1024;
-
-/// On the host: the tensor map for copies of boxes, `box[0]` rows of `box[1]`
-/// elements, 32, 64 or 128 bytes, which are swizzled. Of `memref`, rows of
-/// `columns` elements that follow each other.
-Value createTensorMap(OpBuilder &b, Location loc, Value memref, int64_t columns,
-                      std::array<int64_t, 2> box);
 
 /// Where the first multiple of `swizzlePeriod` in shared memory lies, in bytes
 /// from its begin.
@@ -46,13 +41,6 @@ void waitForPhase(BlockBuilder &b, Value barrier, Value parity);
 /// the cluster.
 void arriveAt(BlockBuilder &b, Value barrier, Value rank);
 
-/// Copies the box of `map` from row `row` and element `column` on to shared
-/// memory, zeros for what is not in the tensor; the mbarrier counts its bytes.
-/// It goes to the same place of the thread blocks of the cluster whose bits
-/// are set in `blocks`, 32 bits, or, where it is null, to this one.
-void copyBox(BlockBuilder &b, Value shared, Value map, Value row, Value column,
-             Value barrier, Value blocks);
-
 /// An operand of a product: rows of `width` bytes, swizzled, in shared memory.
 struct WarpgroupOperand {
   Value start;
@@ -61,7 +49,7 @@ struct WarpgroupOperand {
   bool isTransposed;
   /// Bytes from 8 rows to the next 8, and from the `width` bytes of an
   /// `isTransposed` operand to the next.
-  int64_t rowsStride, partsStride;
+  int64_t rowsStride, leadingStride;
 
   /// The operand `index` times 16 further along the summed dimension.
   WarpgroupOperand at(BlockBuilder &b, int64_t index) const;

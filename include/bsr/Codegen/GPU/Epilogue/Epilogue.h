@@ -41,8 +41,8 @@ struct WarpSums {
 /// The element-wise operations and the sums over tokens that follow a product
 /// in its chain. A lane evaluates them on four neighbouring columns, which it
 /// gets from its neighbour: what it loads and stores are vectors. Of a sum
-/// over tokens, a warp leaves its part in scratch memory; a second launch adds
-/// the parts in order.
+/// over tokens, a warp leaves its partial sum in scratch memory; a second
+/// launch adds these in order.
 class Epilogue {
 public:
   /// The epilogue of `chain`, whose product's result is `space`; none if it
@@ -54,9 +54,9 @@ public:
     return type.getRank() && type.getShape().back() % length == 0;
   }
 
-  /// The memory for parts of sums.
+  /// The memory for partial sums.
   SmallVector<MemRefType> getScratch() const;
-  /// Has `kernel` write the results, and parts of sums in `scratch`: what
+  /// Has `kernel` write the results, and partial sums in `scratch`: what
   /// `emit` is given is from launches behind it.
   void begin(OpBuilder &b, KernelBody &kernel, ValueRange scratch);
   /// What a warp does with its sums.
@@ -64,7 +64,7 @@ public:
   /// What a thread does with `length` sums, from number `number * length` of
   /// all on.
   void emit(BlockBuilder &b, Value number, ValueRange sums) const;
-  /// Emits the launches that add parts. Failure, which was reported, if
+  /// Emits the launches that add partial sums. Failure, which was reported, if
   /// something could not be emitted.
   LogicalResult end(OpBuilder &b) const;
 
@@ -81,15 +81,15 @@ private:
     return cast<RankedTensorType>(chain->getProduct().getType());
   }
   SmallVector<int64_t> getSizes() const;
-  SmallVector<int64_t> getPartSizes() const;
+  SmallVector<int64_t> getPartialSizes() const;
 
   const Chain *chain;
   ResultSpace space;
   /// The results that are sums over tokens.
   SmallVector<OpResult> totals;
-  /// Of the kernel; of each result its buffer, of each total its parts.
+  /// Of the kernel; of each result its buffer, of each total its partial sums.
   const KernelBody *kernel = nullptr;
-  llvm::MapVector<Value, Value> stored, parts;
+  llvm::MapVector<Value, Value> stored, partials;
   ValueRange scratch;
   mutable bool hasFailed = false;
 };

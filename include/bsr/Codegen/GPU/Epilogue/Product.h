@@ -28,7 +28,7 @@ public:
   /// dimension, are as long.
   virtual bool acceptsPieces() { return false; }
   /// True if its epilogue may write results over what it reads at the same
-  /// place: nothing else reads there.
+  /// indices: nothing else reads there.
   virtual bool acceptsUpdates() { return false; }
   /// In words, what the model chose for a thread block; "" if there was no
   /// choice.

@@ -6,7 +6,7 @@
 #define BSR_CODEGEN_GPU_PREDICTION_PREDICTKERNELS_H
 
 #include "bsr/Codegen/GPU/Core/Model.h"
-#include "bsr/Codegen/GPU/Prediction/Machine.h"
+#include "bsr/Codegen/GPU/Prediction/SASS.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::bsr::gpu {
@@ -45,7 +45,7 @@ FailureOr<StringRef> getPTX(ModuleOp module);
 /// machine for these. Errors are emitted.
 FailureOr<SmallVector<KernelPrediction, 0>>
 predictKernels(ModuleOp module, const ModelParameters &parameters,
-               const llvm::StringMap<MachineKernel> *machine = nullptr);
+               const llvm::StringMap<SASSKernel> *machine = nullptr);
 
 /// Predicts the kernels of an update of all patterns of `module` that can
 /// change, which prunes and regrows `share` of the blocks: by scores if the

@@ -16,7 +16,7 @@ public:
   /// The chain that `plan` is; none if its launch would have too few threads.
   static std::optional<ChainRows> match(const ClusterPlan &plan);
 
-  /// The memory for parts of totals.
+  /// The memory for partial sums.
   SmallVector<MemRefType> getScratch() const;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel) const;
 

@@ -10,7 +10,7 @@
 
 namespace mlir::bsr::gpu {
 
-/// The memory that `emitReduction` needs for `op`: parts of sums that several
+/// The memory that `emitReduction` needs for `op`: partial sums that several
 /// thread blocks share.
 SmallVector<MemRefType> getReductionScratch(Operation *op);
 
@@ -22,12 +22,12 @@ bool emitReduction(Evaluator &evaluator, Operation *op,
                    const DenseMap<Value, Value> &outputs,
                    const PatternViews &patterns, ValueRange scratch);
 
-/// Emits the launch that adds, in order, the parts of the results of `root`, a
-/// total of `chain`: those of result i are `parts[i]`, of shape `[count,
-/// rows]`, where the rows are those of `root`, merged.
-void emitSumOfParts(Evaluator &evaluator, const Chain &chain,
-                    const Chain::Root &root, ValueRange parts,
-                    const DenseMap<Value, Value> &outputs);
+/// Emits the launch that adds, in order, the partial sums of the results of
+/// `root`, a total of `chain`: those of result i are `partials[i]`, of shape
+/// `[count, rows]`, where the rows are those of `root`, merged.
+void emitSumOfPartials(Evaluator &evaluator, const Chain &chain,
+                       const Chain::Root &root, ValueRange partials,
+                       const DenseMap<Value, Value> &outputs);
 
 /// `value` of the lane that is `distance` from this one, as `mode` has it.
 Value shuffle(Evaluator &evaluator, Value value, int64_t distance,
