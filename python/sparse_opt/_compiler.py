@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparse_opt import _given, _library, _marks, _ranks, _source, _tools, cache
+from sparse_opt import _given, _library, _marks, _progress, _ranks, _source, _tools, cache
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._marks import Mark
 from sparse_opt._program import Export
@@ -54,15 +54,45 @@ def run(
         _tools.find_tool("sparse-compile"), "-", "-o", str(path),
         *(f"--mark={mark}" for mark in marks), "--print-report", *options,
     ]  # fmt: skip
-    done = subprocess.run(command, input=_encoded(export), capture_output=True)
-    # It repeats what it was given, which may be no text.
-    report = done.stderr.decode(errors="replace")
-    if done.returncode:
-        raise StepError(_failure(report, done.returncode))
+    code, report = _run(command, _encoded(export))
+    if code:
+        raise StepError(_failure(report, code))
     for line in report.splitlines():
         if "warning: " in line:
             warnings.warn(_sentence(line, "warning: "), stacklevel=_source.user_level())
     return report
+
+
+# What `--time` of sparse-compile tells of, in this order, a line when each is done.
+_PHASES = ("parse", "lower", "translate", "optimize", "code", "link", "write")
+_PHASE_DONE = re.compile(r" *[0-9.]+ s  ([a-z]+)\n")
+
+
+def _run(command: Sequence[str], text: bytes) -> tuple[int, str]:
+    """Runs sparse-compile on a text, and says how far it is; returns its status, and its
+    standard error, but for the times of its phases where it was not asked for them."""
+    lines, is_timed = [], "--time" in command
+    command = command if is_timed else [*command, "--time"]
+    with tempfile.TemporaryFile() as file, _progress.of("compile", _PHASES):
+        file.write(text)
+        file.seek(0)
+        with subprocess.Popen(
+            command, stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stderr is not None
+            try:
+                for written in process.stderr:
+                    # It repeats what it was given, which may be no text.
+                    line = written.decode(errors="replace")
+                    done = _PHASE_DONE.fullmatch(line)
+                    if done is None or is_timed:
+                        lines.append(line)
+                    if done is not None and done[1] in _PHASES[:-1]:
+                        _progress.stage(_PHASES[_PHASES.index(done[1]) + 1])
+            except BaseException:
+                process.kill()
+                raise
+    return process.returncode, "".join(lines)
 
 
 def _encoded(text: str) -> bytes:

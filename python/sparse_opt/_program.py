@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 # Those of the arrays of a batch, by name.
 Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
+
+
+class Limits(NamedTuple):
+    """Where the integers of an array have to lie; None where any will do."""
+
+    least: int | None = None
+    end: int | None = None  # the first number above them
+    ignored: int | None = None  # counts as none, and may lie anywhere
 
 
 class Write(Protocol):
@@ -85,9 +93,8 @@ class Program(Protocol):
     def examples(self) -> Iterable[tuple[str, Array]]:
         """Returns what the exported call took behind the state, by name."""
 
-    def limit_of(self, name: str) -> int | None:
-        """Returns below which number the integers of an array of the batch have to lie, if
-        the program says so."""
+    def limits_of(self, name: str) -> Limits:
+        """Returns what the program says of the integers of an array of the batch."""
 
     def rate(self) -> float | None:
         """Returns the learning rate of the next step, if the program has one."""
@@ -178,10 +185,14 @@ class Export(str):
             step.mlir           the text
             values.safetensors  what its state begins with, by the names of its arguments
             data.safetensors    examples, an array for each of the batch
+            patterns/           of block-sparse layers, and with masks: which blocks are stored
             train.yaml          a configuration, which says what each array is
 
         `sparse-train --config FOLDER/train.yaml` then trains, with the rate that the
-        optimizer has now. Weights with marks begin with random blocks, as by `compile`.
+        optimizer has now. Weights with marks begin with random blocks, as by `compile`, and
+        those of block-sparse layers with the layers' own. With marks that name masks all
+        begin with what the masks keep, as by `compile(pattern="mask")`. Both are known when
+        the step is compiled, which is done for it.
 
         Args:
           folder: is made if there is none.
@@ -192,9 +203,9 @@ class Export(str):
             measured on. By default the exported batch is both, and to be replaced.
 
         Raises:
-          ExportError: the folder has a train.yaml; the export is no training step or has
-            block-sparse layers, masks or integers below 0, which `sparse-train` does not
-            take.
+          ExportError: the folder has a train.yaml; the export is no training step; an array
+            of the batch has no examples, or integers that the program does not take; a
+            weight has no mask where others have one.
         """
         from sparse_opt import _start  # which compiles exports
 
@@ -238,8 +249,8 @@ class NamedArrays:
     def examples(self) -> Iterable[tuple[str, Array]]:
         return ()
 
-    def limit_of(self, name: str) -> int | None:
-        return None
+    def limits_of(self, name: str) -> Limits:
+        return Limits()
 
     def rate(self) -> float | None:
         return None

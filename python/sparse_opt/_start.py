@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparse_opt import _compiler, _description, _marks
+from sparse_opt import _compiler, _description, _marks, _step
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._library import DTYPES, TYPES
 from sparse_opt._marks import Argument, Mark, Marks
+from sparse_opt._program import Limits
 
 if TYPE_CHECKING:
     from sparse_opt._program import Array, Export, Program
 
 STEP, VALUES, DATA, CONFIG = "step.mlir", "values.safetensors", "data.safetensors", "train.yaml"
+PATTERNS = "patterns/{name}.json"
 _STEPS = 100
 # What safetensors calls the types of the runtime, in their order.
 _NAMES = ("F16", "BF16", "F32", "F64", "BOOL", "I8", "I32", "I64", "U8", "U32", "U64")
@@ -42,8 +44,11 @@ def save(
             " got a text: sparse-train takes it as it is"
         )
     arguments = _marks.arguments_of(export)
-    fitted = _compilable(export, program, marks)
-    batch = [a for a in arguments.values() if a.role == "batch"]
+    try:
+        fitted, patterns, masks = _compiled(export, program, marks)
+    except StepError as error:
+        raise ExportError(str(error)) from error
+    batch = [a for a in arguments.values() if a.role == "batch" and a.name not in masks]
     arrays = _arrays_of(batch, program, data)
     limits = _limits(batch, program, arrays)
     path = Path(folder)
@@ -63,34 +68,45 @@ def save(
     kinds = {word_of(a.name): a.type for a in batch}
     held = {n: (array, kinds[n.removeprefix("held_out.")]) for n, array in arrays.items()}
     write_tensors(path / DATA, held)
+    for name, pattern in patterns.items():
+        file = path / PATTERNS.format(name=name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(pattern) + "\n", encoding="utf-8")
     # Last: a folder that has one is whole.
     (path / CONFIG).write_text(
-        _config(batch, arrays, limits, fitted, program.rate()), encoding="utf-8"
+        _config(batch, arrays, limits, fitted, bool(patterns), program.rate()),
+        encoding="utf-8",
     )
 
 
-def _compilable(export: Export, program: Program, marks: Marks | None) -> list[Mark]:
-    """Returns the marks to compile with; raises `ExportError` for what is no training
-    step, or has patterns that sparse-train cannot make."""
-    if program.layers and program.layers.marks:
-        raise ExportError(
-            "expected a program with dense weights, whose blocks sparse-train chooses, but"
-            f" got block-sparse layers, as '{next(iter(program.layers.marks))}': compile it"
-            " in Python, or export the dense model with marks"
-        )
+def _compiled(
+    export: Export, program: Program, marks: Marks | None
+) -> tuple[list[Mark], dict[str, Any], Set[str]]:
+    """Returns the marks to compile with; the pattern files of weights that begin with
+    blocks of the program's, by name; and the arguments that are masks. A compiled step has
+    the last two. Raises `ExportError` for what is no training step."""
     if 'bsr.role = "loss"' not in export:
         raise ExportError("expected a training step with a loss, but got another function")
-    try:
-        fitted = _compiler.compilable_marks(export, marks, 0)
-    except StepError as error:
-        raise ExportError(str(error)) from error
-    for mark in fitted:
-        if mark.mask is not None:
-            raise ExportError(
-                "expected marks without mask=, whose blocks sparse-train would not know, but"
-                f" got '{mark}'"
-            )
-    return fitted
+    given = _marks.listed(export.marks if marks is None else marks)
+    has_masks = any(mark.mask is not None for mark in given)
+    of_program = has_masks or bool(program.layers and program.layers.marks)
+    fitted = _compiler.compilable_marks(export, given, 0, says=not of_program)
+    if not of_program:
+        return fitted, {}, frozenset()
+    step = _step.compile(export, given, pattern="mask" if has_masks else "random", check=0)
+    patterns = {}
+    for name, pattern in step.patterns.items():
+        if not pattern.is_static:
+            blocks = step.blocks(name)
+            patterns[name] = {
+                "format": "bsr-pattern",
+                "version": 1,
+                "shape": [pattern.rows, pattern.cols],
+                "block": [pattern.block_rows, pattern.block_cols],
+                "row_ptr": blocks.row_ptr.tolist(),
+                "col_idx": blocks.col_idx.tolist(),
+            }
+    return fitted, patterns, step._mask_names
 
 
 def word_of(name: str) -> str:
@@ -153,24 +169,27 @@ def _arrays_of(
 
 def _limits(
     batch: list[Argument], program: Program, arrays: Mapping[str, Array]
-) -> dict[str, int]:
-    """Returns below which number the integers of each array are: as the program looks
-    them up, or else as the arrays have them."""
+) -> dict[str, Limits]:
+    """Returns where the integers of each array lie: as the program looks them up, or else
+    as the arrays have them."""
     limits = {}
     for argument in batch:
         word = word_of(argument.name)
         own = [arrays[n] for n in (word, f"held_out.{word}") if n in arrays]
         if own[0].dtype.kind not in "iu" or argument.type == "bf16":
             continue
-        least = min(int(array.min(initial=0)) for array in own)
-        most = max(int(array.max(initial=0)) for array in own)
-        limit = program.limit_of(argument.name) or most + 1
-        if least < 0 or most >= limit:
+        given = program.limits_of(argument.name)
+        values = [array[array != given.ignored] for array in own]
+        first = min(int(array.min(initial=0)) for array in values)
+        last = max(int(array.max(initial=0)) for array in values)
+        least = first if given.least is None else given.least
+        end = last + 1 if given.end is None else given.end
+        if first < least or last >= end:
             raise ExportError(
-                f"expected integers from 0 to below {limit} in '{word}', which sparse-train"
-                f" takes, but got {least if least < 0 else most}"
+                f"expected integers from {least} to below {end} in '{word}', by which the"
+                f" program looks up, but got {first if first < least else last}"
             )
-        limits[word] = limit
+        limits[word] = Limits(least, end, given.ignored)
     return limits
 
 
@@ -196,8 +215,9 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[Array, str]]) -> None:
 def _config(
     batch: list[Argument],
     arrays: Mapping[str, Array],
-    limits: Mapping[str, int],
+    limits: Mapping[str, Limits],
     marks: list[Mark],
+    has_patterns: bool,
     rate: float | None,
 ) -> str:
     """Returns a configuration; texts in JSON are YAML, too."""
@@ -213,22 +233,33 @@ def _config(
     for argument in batch:
         word = word_of(argument.name)
         shape = ", ".join(["N", *map(str, argument.shape[1:])])
-        below = f", from 0 to below {limits[word]}" if word in limits else ""
-        lines.append(f"#   {word}: [{shape}] {argument.type}{below}")
+        known = limits.get(word)
+        below = f", from {known.least} to below {known.end}" if known else ""
+        ignored = f", or {known.ignored}" if known and known.ignored is not None else ""
+        lines.append(f"#   {word}: [{shape}] {argument.type}{below}{ignored}")
     examples = len(arrays[word_of(batch[0].name)])
     lines += [
         f"# The file has {examples}; a folder of .npy files does as well.",
         f"data: ./{DATA}",
     ]
-    if limits:
-        lines.append(f"limits: {json.dumps(dict(limits))}")
+    for key, numbers in (
+        ("limits", {word: known.end for word, known in limits.items()}),
+        ("least", {word: known.least for word, known in limits.items() if known.least}),
+        (
+            "ignored",
+            {w: known.ignored for w, known in limits.items() if known.ignored is not None},
+        ),
+    ):
+        if numbers:
+            lines.append(f"{key}: {json.dumps(numbers)}")
     lines.append(f"steps: {_STEPS}")
     if rate is not None:
         lines.append(f"rate: {{peak: {rate!r}, decay: constant}}")
     if marks:
         options = [f"--mark={mark}" for mark in marks]
         lines.append(f"compile: {{cache: ./cache, options: {json.dumps(options)}}}")
-        lines.append("sparsity: {method: static}")
+        first = f', init: file, file: "./{PATTERNS}"' if has_patterns else ""
+        lines.append(f"sparsity: {{method: static{first}}}")
     else:
         lines.append("compile: {cache: ./cache}")
     return "\n".join(lines) + "\n"

@@ -27,7 +27,7 @@ from sparse_opt import (
 )  # fmt: skip
 from sparse_opt._check import Call, Check, Rerun
 from sparse_opt._description import Buffer, Counters
-from sparse_opt._errors import ExportError, StepError
+from sparse_opt._errors import StepError
 from sparse_opt._exclusive import exclusive
 from sparse_opt._evaluation import Evaluation
 from sparse_opt._marks import Marks
@@ -35,7 +35,7 @@ from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program, Shapes
 from sparse_opt._ranks import Ranks
 from sparse_opt._rules import Groups, groups_of, score_options
-from sparse_opt._shapes import Shape, shown
+from sparse_opt._shapes import BatchShapes, Shape
 from sparse_opt._sparsity import completed, started, updates_of
 from sparse_opt._values import Choice, Values, is_kept
 
@@ -146,8 +146,8 @@ def compile(
             check=check,
         )  # fmt: skip
         step.report = report
-        step._compilation = _compiler.Compilation(export, tuple(given), tuple(options))
-        step._max_shapes = max_shapes
+        made = _compiler.Compilation(export, tuple(given), tuple(options))
+        step._shapes.compilation, step._shapes.most = made, max_shapes
         step._prepare(shapes)
         return step
 
@@ -169,9 +169,6 @@ class Step(Values):
     """
 
     report = ""
-    _compilation: _compiler.Compilation | None = None
-    _max_shapes = 1
-    _checks_shapes = False
 
     def __init__(
         self,
@@ -214,7 +211,7 @@ class Step(Values):
             list(dict.fromkeys(self._whole.get(name, name) for name in carried))
         )
         self._first = Shape(self._step, self._session, self._program)
-        self._shapes: dict[Shapes, Shape] = {self._program.shapes: self._first}
+        self._shapes = BatchShapes(self._first, self._ranks)
         self._evaluations: dict[Shapes, Evaluation] = {}
         self._take_values(pattern)
         if self._ranks:
@@ -268,7 +265,7 @@ class Step(Values):
           StepError: the batch differs from the exported one in its structure or its
             types, or there are more shapes than `max_shapes`.
         """
-        shape = self._shape_of(batch, named)
+        shape = self._shapes.of(batch, named)
         scalars = [self._rate, self._seed, self._apply]
         given = set()
         for name, value in shape.program.inputs(batch, named):
@@ -328,67 +325,12 @@ class Step(Values):
     @property
     def shapes(self) -> tuple[dict[str, tuple[int, ...]], ...]:
         """The shapes of batches that the step is compiled for, by the names of arrays."""
-        return tuple(map(dict, self._shapes))
+        return tuple(map(dict, self._shapes.known))
 
     @exclusive
     def _prepare(self, batches: Sequence[Any]) -> None:
         """Compiles the step for the shapes of batches."""
-        for batch in batches:
-            self._shape_of(self._program.call_of(batch), {})
-
-    def _shape_of(self, batch: Sequence[Any], named: Mapping[str, Any]) -> Shape:
-        """Returns the code for a batch, which it compiles if there is none."""
-        shapes = self._program.shapes_of(batch, named)
-        if (found := self._shapes.get(shapes)) is None:
-            found = self._compile_for(batch, shapes)
-            self._shapes[shapes] = found
-        return found
-
-    def _compile_for(self, batch: Sequence[Any], shapes: Shapes) -> Shape:
-        made = self._require_compilation("train on batches of another shape")
-        text = shown(shapes, self._program.shapes)
-        if self._ranks:
-            raise StepError(
-                f"expected batches of one shape for several processes, but got {text}: pad"
-                " them"
-            )
-        self._require_room(self._shapes, text)
-        start = time.perf_counter()
-        export = self._export_again(batch)
-        step = _runtime.Step(os.fspath(_compiler.of_shape(made, export)))
-        try:
-            session = _runtime.Session(step, "", 0, self._session, trains=True)
-            shape = Shape(step, session, export.program or self._program, export)
-            shape.require_calls(self._first)
-        except StepError as error:
-            raise StepError(
-                f"{error}: the step for {text} has to have the weights, patterns and state of"
-                " the first one, pad such a batch"
-            ) from error
-        shape.take_constants(self._first)
-        if self._checks_shapes:
-            shape.check = Check(1, shape.program, updates=False)
-        _say.line(
-            f"compiled the step for {text} in {time.perf_counter() - start:.2g} s, shape"
-            f" {len(self._shapes) + 1} of at most {self._max_shapes}"
-        )
-        return shape
-
-    def _require_room(self, known: Mapping[Shapes, Any], shape: str) -> None:
-        if len(known) >= self._max_shapes:
-            raise StepError(
-                f"expected at most {self._max_shapes} shapes of batches, but got another one,"
-                f" {shape}: pad batches to a few lengths (buckets), or say"
-                " compile(max_shapes=)"
-            )
-
-    def _export_again(self, batch: Sequence[Any]) -> Export:
-        """Returns the program's export for a batch of another shape."""
-        self._program.check()
-        try:
-            return self._program.again(batch)
-        except ExportError as error:
-            raise StepError(str(error)) from error
+        self._shapes.prepare(batches)
 
     @property
     def _check(self) -> Check | None:
@@ -403,7 +345,7 @@ class Step(Values):
             return
         self._first.check = Check(runs, self._program)
         self._session.after_update(self._first.check.patterns_change)
-        self._checks_shapes = True
+        self._shapes.are_checked = True
 
     def _begin_check(
         self, shape: Shape, batch: Sequence[Any], rate: float | None
@@ -457,14 +399,8 @@ class Step(Values):
         """
         shapes = self._program.shapes_of(batch, named)
         if (found := self._evaluations.get(shapes)) is None:
-            export: str = self._require_compilation("evaluate").export
-            program: Program | None = self._program
-            if (shape := self._shapes.get(shapes)) is None:
-                self._require_room(self._evaluations, shown(shapes, self._program.shapes))
-                again = self._export_again(batch)
-                export, program = again, again.program
-            elif shape is not self._first:
-                export, program = shape.export, shape.program
+            self._shapes.require_compilation("evaluate")
+            export, program = self._shapes.export_of(batch, shapes, self._evaluations)
             found = self._evaluations[shapes] = self._bind(export, program, None, ())
         return found(*batch, seed=seed, **named)
 
@@ -492,18 +428,10 @@ class Step(Values):
           StepError: the compiler refused the function, or a parameter is not one of
             the step or of another shape or pattern.
         """
-        self._require_compilation("bind")
+        self._shapes.require_compilation("bind")
         program = export.program if isinstance(export, Export) else None
         _compiler.require_text(export)
         return self._bind(export, program, library, options)
-
-    def _require_compilation(self, call: str) -> _compiler.Compilation:
-        if self._compilation is None:
-            raise StepError(
-                f"expected a step that sparse_opt.compile made, to {call}, but got one"
-                " of a library: compile the export again"
-            )
-        return self._compilation
 
     def _bind(
         self,
@@ -512,7 +440,7 @@ class Step(Values):
         library: str | os.PathLike[str] | None,
         options: Sequence[str],
     ) -> Evaluation:
-        made = self._require_compilation("bind")
+        made = self._shapes.require_compilation("bind")
         with tempfile.TemporaryDirectory() as directory:
             path = Path(library) if library else Path(directory) / "function.so"
             with warnings.catch_warnings():
@@ -674,8 +602,7 @@ class Step(Values):
     def counters(self) -> Counters:
         """What the run has done, recompilations and allocations among it."""
         counters = self._session.counters()
-        others = [s.session for s in self._shapes.values() if s is not self._first]
-        size = sum(session.counters().bytes for session in others)
+        size = sum(shape.session.counters().bytes for shape in self._shapes.others)
         return dataclasses.replace(counters, bytes=counters.bytes + size)
 
     @property

@@ -6,10 +6,11 @@
 #include "support/Error.h"
 #include "support/Random.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <numeric>
+#include <optional>
 
 using namespace bsr;
 using namespace bsr::train;
@@ -38,23 +39,55 @@ static bool visitInteger(ElementType type, Visit visit) {
   }
 }
 
-/// Fails unless the integers of `array`, called `name`, are from 0 to below
-/// `limit`, which the buffer's type holds: they may be places in a table.
-static void requireBelow(const ExampleArray &array, const std::string &name,
-                         double limit) {
+namespace {
+/// The integers that an array may have: from `least` to below `limit`, or
+/// `ignored`.
+struct Limits {
+  double least, limit;
+  std::optional<double> ignored;
+};
+} // namespace
+
+/// Fails unless the integers of `array`, called `name`, are within `limits`,
+/// which the buffer's type holds: they may be places in a table.
+static void requireWithin(const ExampleArray &array, const std::string &name,
+                          const Limits &limits) {
   visitInteger(array.type, [&](auto element) {
     using Element = decltype(element);
     for (size_t i = 0; i < array.data.size() / sizeof(Element); ++i) {
       std::memcpy(&element, array.data.data() + i * sizeof(Element),
                   sizeof(Element));
-      bool isBelow = double(element) < limit;
-      if constexpr (std::is_signed_v<Element>)
-        isBelow &= element >= 0;
-      if (!isBelow)
-        fail("expected integers from 0 to below ", limit,
+      auto value = double(element);
+      if ((value < limits.least || value >= limits.limit) &&
+          value != limits.ignored)
+        fail("expected integers from ", limits.least, " to below ",
+             limits.limit, limits.ignored ? " or ignored ones" : "",
              ", as limits says, in array '", name, "', but got ", +element);
     }
   });
+}
+
+/// What `config` says of the integers of the array `word`, of which a buffer of
+/// `type` holds them.
+static Limits limitsOf(const std::string &word, ElementType type,
+                       const Config &config) {
+  auto find = [&](const std::map<std::string, double> &numbers) {
+    auto found = numbers.find(word);
+    return found == numbers.end() ? std::nullopt : std::optional(found->second);
+  };
+  bool isSigned = !isUnsigned(type);
+  double end = std::ldexp(1, int(8 * bytesOf(type)) - isSigned);
+  double begin = isSigned ? -end : 0;
+  std::optional<double> limit = find(config.dataLimits);
+  if (!limit)
+    fail("expected configuration key 'limits' to say below which "
+         "number the integers of '",
+         word, "' are, as their number of classes, but got none");
+  Limits limits = {std::max(find(config.dataLeast).value_or(0), begin),
+                   std::min(*limit, end), find(config.dataIgnored)};
+  if (limits.ignored < begin || limits.ignored >= end)
+    limits.ignored.reset();
+  return limits;
 }
 
 /// Whether a buffer of `type` can be filled with elements of `array`.
@@ -90,15 +123,8 @@ ArrayBatches::ArrayBatches(Session &session, const Arrays &arrays,
              describe(bsr_type(array->type), array->shape));
       if (!visitInteger(array->type, [](auto) {}))
         continue;
-      auto limit = config.dataLimits.find(word);
-      double most = std::ldexp(1, int(8 * bsr_type_bytes(buffer.type)) -
-                                      !isUnsigned(ElementType(buffer.type)));
-      if (limit == config.dataLimits.end())
-        fail("expected configuration key 'limits' to say below which "
-             "number the integers of '",
-             word, "' are, as their number of classes, but got none");
-      requireBelow(*array, array == source.train ? word : heldOut,
-                   std::min(limit->second, most));
+      requireWithin(*array, array == source.train ? word : heldOut,
+                    limitsOf(word, ElementType(buffer.type), config));
     }
     if (batch && batch != buffer.shape[0])
       fail("expected batch buffers with ", batch, " examples, but got '",

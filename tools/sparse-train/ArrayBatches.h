@@ -18,7 +18,7 @@ namespace bsr::train {
 class ArrayBatches : public Batches {
 public:
   /// Throws `Error` if an array is missing or of another type or shape, or if
-  /// integers are not below the limit that `limits` has for them.
+  /// integers are outside of what `limits` and its kin say of them.
   ArrayBatches(Session &session, const Arrays &arrays, const Config &config);
 
   void fillTrain(int64_t step, int64_t micro) override;

@@ -6,7 +6,6 @@
 #include "Files.h"
 #include "Keys.h"
 
-#include <filesystem>
 #include <functional>
 
 using namespace bsr;
@@ -25,6 +24,7 @@ static const std::vector<ConfigKey> &keys() {
   const Rule freely = {0, infinity, {}, false, true};
   const Rule positiveFreely = {1, infinity, {}, false, true};
   const Rule share = {0, 1}, positive = {1, infinity};
+  const Rule wholeNumbers = {-0x1p63, 0x1p64}; // of any type
   static const std::vector<ConfigKey> table = {
       {"step", &Config::step,
        "the training step: a compiled step (.so), or its text, which is "
@@ -94,6 +94,14 @@ static const std::vector<ConfigKey> &keys() {
        "of task arrays, below which number the integers of an array are, by "
        "its name: of labels, the number of classes",
        positive},
+      {"least", &Config::dataLeast,
+       "of task arrays, the least of the integers of an array, by its name, "
+       "where that is not 0",
+       wholeNumbers},
+      {"ignored", &Config::dataIgnored,
+       "of task arrays, an integer of an array that counts as none and may lie "
+       "outside of its limits, by its name: of labels, that of ignore_index",
+       wholeNumbers},
       {"checkpoint.every", &Config::checkpointEvery,
        "steps between checkpoints; 0 for none but those of checkpoint.minutes "
        "and the end",
@@ -254,7 +262,7 @@ static void readConfigFile(Config &config, const std::string &path) {
     std::string name = ownName(config, entry.first.Scalar());
     requireOnce(name);
     if (name == "sparsity")
-      config.sparsity.read(entry.second);
+      config.sparsity.read(entry.second, path);
     else if (!entry.second.IsMap() || takesMap(name))
       set(config, name, entry.second);
     else
@@ -268,8 +276,7 @@ static void readConfigFile(Config &config, const std::string &path) {
     if (!key.rule.isPath)
       continue;
     std::string &value = config.*std::get<std::string Config::*>(key.field);
-    if (value.rfind("./", 0) == 0)
-      value = std::filesystem::path(path).replace_filename(value.substr(2));
+    value = pathOf(value, path);
   }
 }
 

@@ -50,7 +50,9 @@ struct Config {
   int64_t heldOutBatches = 8;
   double heldOutShare = 0.05;
 
-  std::map<std::string, double> dataLimits;
+  /// Of the integers of arrays, by their names: below which number they lie,
+  /// from which on, and which one besides.
+  std::map<std::string, double> dataLimits, dataLeast, dataIgnored;
 
   int64_t checkpointEvery = 0;
   double checkpointMinutes = 10;

@@ -4,10 +4,18 @@
 
 #include "Keys.h"
 
+#include <filesystem>
+
 using namespace bsr;
 
 std::string train::excerpt(const YAML::Node &node) {
   return excerpt(YAML::Dump(node));
+}
+
+std::string train::pathOf(const std::string &value, const std::string &file) {
+  if (value.rfind("./", 0) != 0)
+    return value;
+  return std::filesystem::path(file).replace_filename(value.substr(2));
 }
 
 bool train::parseInteger(const std::string &text, int64_t &value) {

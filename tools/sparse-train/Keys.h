@@ -19,6 +19,10 @@ using bsr::excerpt;
 /// The start of a value as YAML, for a message.
 std::string excerpt(const YAML::Node &node);
 
+/// The path that `value` of the configuration file `file` names: one that
+/// begins with "./" is in the folder of the file.
+std::string pathOf(const std::string &value, const std::string &file);
+
 /// Reads `node` into a value of type T; false if it is none, or not valid.
 template <typename T>
 bool convert(const YAML::Node &node, const KeyRule &rule, T &value) {

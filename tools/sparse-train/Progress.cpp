@@ -12,8 +12,7 @@
 using namespace bsr;
 using namespace bsr::train;
 
-/// "1:02:03" or "2:03".
-static std::string formatTime(double seconds) {
+std::string train::formatTime(double seconds) {
   long s = std::lround(seconds);
   char text[32];
   if (s >= 3600)

@@ -11,6 +11,9 @@
 
 namespace bsr::train {
 
+/// "1:02:03" or "2:03".
+std::string formatTime(double seconds);
+
 /// Progress of a job of `total` units, of which `first` were done before.
 class Progress {
 public:

@@ -18,16 +18,27 @@ static const OrderedJson &keys() {
   return keys;
 }
 
-/// What kind of value the key has that `name`, without the prefix, stands for;
-/// "" if there is none.
-static std::string kindOf(const std::string &name) {
+/// The key that `name`, without the prefix, stands for, or null.
+static const OrderedJson *find(const std::string &name) {
   for (const OrderedJson &key : keys()) {
     const OrderedJson &others = key["aliases"];
     if (key["name"] == name ||
         std::find(others.begin(), others.end(), name) != others.end())
-      return key["kind"];
+      return &key;
   }
-  return "";
+  return nullptr;
+}
+
+/// What kind of value the key has that `name` stands for; "" if there is none.
+static std::string kindOf(const std::string &name) {
+  const OrderedJson *key = find(name);
+  return key ? (*key)["kind"] : "";
+}
+
+/// Whether `name` stands for the key that names a file.
+static bool isFile(const std::string &name) {
+  const OrderedJson *key = find(name);
+  return key && (*key)["name"] == "file";
 }
 
 static std::string quote(const std::string &text) {
@@ -70,40 +81,44 @@ static std::string toJson(const YAML::Node &node, const std::string &kind) {
   return quote(node.Scalar());
 }
 
-/// The keys of a map under names that begin with `start` as JSON.
-static std::string groupToJson(const YAML::Node &node,
-                               const std::string &start) {
+/// The keys of a map under names that begin with `start` as JSON; `path` is the
+/// configuration file that they stand in, "" if in none.
+static std::string groupToJson(const YAML::Node &node, const std::string &start,
+                               const std::string &path) {
   if (!node.IsMap())
     return toJson(node, "");
   std::string items;
   for (const auto &entry : node) {
-    const YAML::Node &value = entry.second;
+    YAML::Node value = entry.second;
     std::string key = entry.first.Scalar(), kind = kindOf(start + key);
-    items +=
-        (items.empty() ? "" : ", ") + quote(key) + ": " +
-        (value.IsMap() && kind != "map" ? groupToJson(value, start + key + ".")
-                                        : toJson(value, kind));
+    if (isFile(start + key) && value.IsScalar())
+      value = YAML::Node(pathOf(value.Scalar(), path));
+    items += (items.empty() ? "" : ", ") + quote(key) + ": " +
+             (value.IsMap() && kind != "map"
+                  ? groupToJson(value, start + key + ".", path)
+                  : toJson(value, kind));
   }
   return "{" + items + "}";
 }
 
-void Sparsity::read(const YAML::Node &node) {
+void Sparsity::read(const YAML::Node &node, const std::string &path) {
   if (!node.IsSequence()) {
-    description = groupToJson(node, "");
+    description = groupToJson(node, "", path);
     return;
   }
   if (!node.size())
     fail("expected configuration key 'sparsity' to have a group, but got none");
   description.clear();
   for (const YAML::Node &group : node)
-    description += (description.empty() ? "[" : ", ") + groupToJson(group, "");
+    description +=
+        (description.empty() ? "[" : ", ") + groupToJson(group, "", path);
   description += "]";
 }
 
 void Sparsity::set(const std::string &name, const YAML::Node &node) {
   YAML::Node group;
   group[name.substr(prefix.size())] = node;
-  settings += (settings.empty() ? "" : ", ") + groupToJson(group, "");
+  settings += (settings.empty() ? "" : ", ") + groupToJson(group, "", "");
 }
 
 /// The groups of `rules`, each with what it is called.

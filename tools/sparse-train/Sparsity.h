@@ -27,8 +27,9 @@ public:
   /// One group with the defaults.
   Sparsity() { resolve(); }
 
-  /// Reads the section: the keys of one group, or a list of groups.
-  void read(const YAML::Node &node);
+  /// Reads the section of the configuration file `path`: the keys of one group,
+  /// or a list of groups.
+  void read(const YAML::Node &node, const std::string &path);
 
   /// Sets key `name` of every group.
   void set(const std::string &name, const YAML::Node &node);

@@ -23,6 +23,7 @@
 #include "Stages.h"
 #include "StepCounts.h"
 #include "StopSignal.h"
+#include "Summary.h"
 #include "Timers.h"
 #include "Totals.h"
 #include "Trace.h"
@@ -60,18 +61,6 @@ static double requireFinite(double loss, const char *name, int64_t step) {
     fail("expected the ", name, " step ", step, " to be finite, but got ",
          loss);
   return loss;
-}
-
-/// `value`, or null where there is none.
-static ordered_json orNull(const std::optional<double> &value) {
-  return value ? ordered_json(*value) : ordered_json();
-}
-
-/// `value` in words.
-static std::string describe(const std::optional<double> &value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.4f", value.value_or(0));
-  return value ? text : "unknown";
 }
 
 static bool isResumed(Existing existing) {
@@ -208,9 +197,12 @@ public:
         "loss %.4f of the first batch\n"
         "memory: %.3g MiB of the step, at most %.0f MiB of the process\n"
         "step: %.3g ms, measured when it ran for the second time\n"
+        "run: about %s for %lld steps, without what is between them: updates "
+        "of patterns, held-out losses, checkpoints\n"
         "dry run: nothing is written, the weights are gone\n",
         loss, session.counters().bytes / 1048576.0, peakMemory() / 1048576.0,
-        time * 1e3);
+        time * 1e3, formatTime(time * double(config.steps)).c_str(),
+        (long long)config.steps);
   }
 
 private:
@@ -498,68 +490,11 @@ private:
   /// Prints the summary, and writes it: unless the run was done before, and its
   /// metrics say less than the summary that was written then.
   void summarize(bool wasDone, const Memory &memory) const {
-    bsr_counters counters = session.counters();
-    std::optional<double> stepTime = totals.stepTime(), rate;
-    if (stepTime)
-      rate = tokensPerStep() / *stepTime;
-    Blocks blocks = countBlocks(session);
-    ordered_json summary = {
-        {"step", bsr_step_name(session.step())},
-        {"target_cpu", bsr_step_target_cpu(session.step())},
-        {"steps", done()},
-        {"loss_start", orNull(totals.firstLoss)},
-        {"loss_end", orNull(totals.lastLoss)},
-        {"held_out_start", orNull(totals.firstHeldOut)},
-        {"held_out_end", orNull(totals.lastHeldOut)},
-        {"unigram_entropy", orNull(data.unigramEntropy())},
-        {"median_step_time", orNull(stepTime)},
-        {"tokens_per_s", orNull(rate)},
-        {"training_flops", orNull(totals.flops(done()))},
-        {"peak_memory", peakMemory()},
-        {"sparse_products", countSparseProducts(session.step())},
-        {"dense_products", bsr_step_num_products(session.step(), "dense")},
-        {"left_dense", bsr_step_num_left_dense(session.step())},
-        {"blocks_stored", blocks.stored},
-        {"blocks", blocks.all},
-        {"static_patterns", blocks.staticPatterns},
-        {"pattern_updates", counters.pattern_updates},
-        {"blocks_pruned", counters.blocks_pruned},
-        {"blocks_regrown", counters.blocks_regrown},
-        {"recompilations", counters.recompilations},
-        {"reallocations", counters.reallocations}};
-    if (ranks.areJoined()) {
-      // Of rank 0, since this program began.
-      bsr_communicator_counters reduced = ranks.counters();
-      summary["processes"] = ranks.size();
-      summary["reductions"] = reduced.reductions;
-      summary["bytes_reduced"] = reduced.bytes_reduced;
-      summary["bytes_sent"] = reduced.bytes_sent;
-      summary["buckets"] = reduced.buckets;
-      summary["reduction_time"] = reduced.nanoseconds * 1e-9;
-      summary["reduction_wait_time"] = reduced.waited_nanoseconds * 1e-9;
-      summary["reduction_hidden"] = orNull(hiddenShare(reduced));
-      summary["state_bytes"] = memory.state;
-      summary["state_bytes_in_one"] = memory.wholeState;
-      summary["session_bytes"] = memory.session;
-      summary["peak_memory_of_each"] = memory.peak;
-    }
+    Summary summary = {session, totals, data,           ranks,
+                       memory,  done(), tokensPerStep()};
     if (totals.isWhole() || !wasDone || !folder->has("summary.json"))
-      folder->write("summary.json", summary.dump(2) + "\n");
-    std::printf(
-        "held-out loss %s at the start, %s at the end%s%s\n"
-        "median step %.1f ms, peak memory %.0f MiB\n"
-        "%lld pattern updates: %lld blocks pruned, %lld regrown, "
-        "%lld recompilations, %lld reallocations\n",
-        ::describe(totals.firstHeldOut).c_str(),
-        ::describe(totals.lastHeldOut).c_str(),
-        data.unigramEntropy() ? "; unigram entropy " : "",
-        data.unigramEntropy() ? ::describe(data.unigramEntropy()).c_str() : "",
-        stepTime.value_or(0) * 1e3, peakMemory() / 1048576.0,
-        (long long)counters.pattern_updates, (long long)counters.blocks_pruned,
-        (long long)counters.blocks_regrown, (long long)counters.recompilations,
-        (long long)counters.reallocations);
-    if (ranks.size() > 1)
-      std::printf("%s", train::describe(memory).c_str());
+      folder->write("summary.json", summary.toJson().dump(2) + "\n");
+    std::printf("%s", summary.describe().c_str());
   }
 
   Config config; // with the task

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
-from sparse_opt import _compiler, _given, _inits, _marks, _versions
+from sparse_opt import _compiler, _given, _inits, _marks, _progress, _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._marks import Mark, Marks
 from sparse_opt._program import Export
@@ -56,6 +56,7 @@ _INPUT_ROLES = {
 
 
 @_given.options(ExportError)
+@_progress.job("export", ("trace", "trace again", "lower"))
 def export(
     step: Callable[..., Any],
     *args: Any,
@@ -133,7 +134,9 @@ def export(
         _checks.require_results(traced.out_info, carried, args)
         _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
         _checks.require_loss(traced.out_info[carried:])
+        _progress.stage("trace again")
         _retraces.require_alike(step, args, traced.jaxpr)
+    _progress.stage("lower")
     results = ["loss"] + [
         _checks.dotted("metrics", path)
         for path, _ in tree_util.tree_leaves_with_path(traced.out_info[carried:])[1:]

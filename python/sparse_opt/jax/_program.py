@@ -16,7 +16,7 @@ from jax import tree_util
 from sparse_opt import _given
 from sparse_opt._check import Call, Rerun, Unchecked
 from sparse_opt._errors import StepError
-from sparse_opt._program import Array, Export, Layers, Shapes, Source, Write
+from sparse_opt._program import Array, Export, Layers, Limits, Shapes, Source, Write
 from sparse_opt.jax import _checks
 from sparse_opt.jax._arrays import alive, example, memory, shown
 
@@ -70,8 +70,8 @@ class JaxProgram:
             if not isinstance(leaf, jax.ShapeDtypeStruct):
                 yield name, memory(name, leaf, leaf)
 
-    def limit_of(self, name: str) -> int | None:
-        return None
+    def limits_of(self, name: str) -> Limits:
+        return Limits()
 
     def rate(self) -> float | None:
         return None

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from sparse_opt import _compiler, _given, _inits, _versions
+from sparse_opt import _compiler, _given, _inits, _progress, _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._marks import Mark, Marks
 from sparse_opt._program import Export
@@ -38,8 +38,11 @@ _TESTED = (("torch", "2.14", "2.16"), ("torch-mlir", "20261001", "20261002"))
 # What leans on names that another version may not have.
 _LEANING = ("sparse_opt.torch._capture", "sparse_opt.torch._linalg", "sparse_opt.torch._program")
 
+_STAGES = ("trace", "decompose", "trace again", "import", "lower", "write")
+
 
 @_given.options(ExportError)
+@_progress.job("export", _STAGES)
 def export(
     train_step: Any,
     model: torch.nn.Module,
@@ -121,6 +124,7 @@ def export(
             captured = _capture.capture(
                 train_step, model, optimizer, batch, accumulate, scheduled
             )
+        _progress.stage("trace again")
         _capture.require_alike(captured)
         rules = dict(_optimizer.first_rules(model, captured.optimizers))
         for argument in captured.arguments:

@@ -25,7 +25,7 @@ import torch
 from torch.func import functionalize
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sparse_opt import _source
+from sparse_opt import _progress, _source
 from sparse_opt._errors import ExportError
 from sparse_opt._outside import Outside
 from sparse_opt.torch import (
@@ -213,6 +213,7 @@ def _capture(
             graph = _traced(recording.of(function.run), arguments)
         _graph.erase_profiling(graph)
         bounds, computed = _graph.index_bounds(graph, arguments)
+        _progress.stage("decompose")
         runs = 2 if function.changes else 1
         graph = _decomposed(graph, arguments, recording.numbers, runs)
     graph.graph.eliminate_dead_code()

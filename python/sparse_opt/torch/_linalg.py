@@ -23,6 +23,7 @@ from torch_mlir.compiler_utils import TorchMlirCompilerError
 from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras.fx_importer import FxImporter
 
+from sparse_opt import _progress
 from sparse_opt._errors import ExportError
 from sparse_opt._text import shorten_locations
 from sparse_opt.torch import _nodes, _points
@@ -40,15 +41,18 @@ def lower(
       inits: `bsr.init` by the name of an argument.
       locations: keep the user's lines.
     """
+    _progress.stage("import")
     _shorten_stacks(capture.graph)
     _points.lower(capture.graph)
     module = _import(capture.graph)
+    _progress.stage("lower")
     with module.context, ir.Location.unknown():
         module.context.allow_unregistered_dialects = True
         _rewrite(module)
         _set_interface(module, capture, inits)
         _run(module, "inline,symbol-dce,canonicalize,cse")
         _require_upstream(module)
+        _progress.stage("write")
         return _text(module, locations)
 
 

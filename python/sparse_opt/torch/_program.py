@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
-from sparse_opt._program import Array, Export, Shapes, Source, Write
+from sparse_opt._program import Array, Export, Limits, Shapes, Source, Write
 from sparse_opt._check import Call, Rerun
 from sparse_opt.torch import (
     _arguments,
@@ -122,9 +122,12 @@ class TorchProgram:
             if isinstance(leaf, torch.Tensor):
                 yield name, to_numpy(leaf)
 
-    def limit_of(self, name: str) -> int | None:
-        bound = self._bounds.get(name)
-        return bound.end if bound else None
+    def limits_of(self, name: str) -> Limits:
+        if bound := self._bounds.get(name):
+            return Limits(bound.begin, bound.end, bound.ignored)
+        # Only a call of the step knows what it would look up by negative ones.
+        is_computed_with = self._computed is not None and name in self._computed.inputs
+        return Limits(least=0 if is_computed_with else None)
 
     def rate(self) -> float | None:
         self._check_cheaply()

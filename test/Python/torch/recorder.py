@@ -60,12 +60,36 @@ theirs = train_folder.train(folder / "step", "steps=20")
 step = sparse_opt.compile(export, check=0, pattern="random", sparsity=groups)
 sparsity = sparse_opt.Sparsity(step, groups, steps=20)
 order = list(itertools.islice(train_folder.order(8), 8 * 20))
+
+
+def stored() -> dict[str, set[tuple[int, int]]]:
+    """Returns the places of the blocks that each weight stores."""
+    found = {}
+    for name in step.patterns:
+        blocks = step.blocks(name)
+        found[name] = set(zip(blocks.rows.tolist(), blocks.col_idx.tolist()))
+    return found
+
+
+# By the blocks alone: of those that came with a weight's update before, the share that went.
+newest: dict[str, set[tuple[int, int]]] = {name: set() for name in step.patterns}
+lost: dict[int, tuple[float | None, dict[str, float]]] = {}
 with Recorder(folder / "mine", {"seed": 0, "method": "rigl and set"}, steps=20) as recorder:
     recorder.add(0, **sparsity.describe())
     for i in range(20):
         own = order[8 * i : 8 * i + 8]
         loss = step({n: a[own] for n, a in batch.items()}, scores=sparsity.needs_scores)
+        before = stored()
         recorder.add(i + 1, loss=loss, lr=0.1, **sparsity.update())
+        after = stored()
+        # Patterns stay in the last quarter.
+        due = [n for n in before if i + 1 < 15 and (i + 1) % (3 if n.startswith("0") else 5) == 0]
+        came = sum(len(newest[name]) for name in due)
+        went = {name: len(newest[name] - after[name]) for name in due if newest[name]}
+        shares = {name: n / len(newest[name]) for name, n in went.items()}
+        if due:
+            lost[i + 1] = sum(went.values()) / came if came else None, shares
+            newest |= {name: after[name] - before[name] for name in due}
     refuse(recorder.add, 21, odd=[1, 2])
 
 # CHECK: expected a number, a text or a dictionary of them as 'odd', but got a list
@@ -91,6 +115,15 @@ print("other names", *(sorted(names[0] ^ names[1]) or ["none"]))
 # CHECK: same True
 same = [{k: v for k, v in line.items() if k not in of_time} for line in driver]
 print("same", ours == same)
+
+# What an update lost is what the blocks say, of all weights and of each.
+# CHECK: lost right True, all kinds True
+own = {line["step"]: (line.get("lost"), line.get("weight_lost", {})) for line in ours if line["step"]}
+right = all(own[i] == lost.get(i, (None, {})) for i in own)
+values = [share for _, shares in lost.values() for share in shares.values()]
+print(f"lost right {right}, all kinds {any(0 < v < 1 for v in values) and len(set(values)) > 2}")
+if not right:
+    print(own, lost)
 
 # Reports and TensorBoard read the folder.
 # CHECK: config.yaml events metrics.jsonl patterns.jsonl sessions.jsonl summary.json

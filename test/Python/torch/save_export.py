@@ -86,7 +86,9 @@ print(f"{len(losses)} losses, {equal} equal, trains {losses[-1] < 0.5 * losses[0
 # The configuration says what the arrays are; the folder may lie elsewhere.
 # CHECK: step: ./step.mlir
 # CHECK: #   ids: [N, 3] i64, from 0 to below 11
-# CHECK: #   labels: [N] i64, from 0 to below 4
+# CHECK: #   labels: [N] i64, from 0 to below 4, or -100
+# CHECK: limits: {"ids": 11, "labels": 4}
+# CHECK-NEXT: ignored: {"labels": -100}
 # CHECK: rate: {peak: 0.02, decay: constant}
 # CHECK: compile: {cache: ./cache, options: ["--mark=match=both block=4x4 density=0.5", "--mark=match=head.weight$ block=4x4 density=0.5"]}
 print((folder / "a" / "train.yaml").read_text())
@@ -139,11 +141,11 @@ refuse(exported.save, folder / "x", data={**data, "more": data["ids"]})
 refuse(exported.save, folder / "x", data={**data, "ids": data["ids"][:, :2]})
 # CHECK: expected examples [] i64 in 'labels', but got float32 of shape [20]
 refuse(exported.save, folder / "x", data={**data, "labels": data["labels"].float()})
-# CHECK: expected integers from 0 to below 4 in 'labels', which sparse-train takes, but got -100
-refuse(exported.save, folder / "x", data={**data, "labels": torch.full((20,), -100)})
-# CHECK: expected integers from 0 to below 11 in 'ids', which sparse-train takes, but got 11
+# CHECK: expected integers from 0 to below 4 in 'labels', by which the program looks up, but got -1
+refuse(exported.save, folder / "x", data={**data, "labels": torch.full((20,), -1)})
+# CHECK: expected integers from 0 to below 11 in 'ids', by which the program looks up, but got 11
 refuse(exported.save, folder / "x", data={**data, "ids": data["ids"] + 1})
-# CHECK: expected marks without mask=, whose blocks sparse-train would not know, but got
+# CHECK: expected 'both' to match the bsr.name of an argument that is multiplied with a weight entry by entry, but got none
 refuse(export(first).save, folder / "x", marks="match=head.weight$ block=4x4 density=0.5 mask=both")
 # CHECK: expected 'heat' to match the bsr.name of a weight, but got no match
 refuse(export(first).save, folder / "x", marks="match=heat block=4x4")

@@ -189,10 +189,10 @@ step(batch(2, 8), lr=0.0)
 kept = [n for n, b in step.buffers.items() if b.carried]
 same = all(
     shape.arrays[n].ctypes.data == step.arrays[n].ctypes.data
-    for shape in step._shapes.values()
+    for shape in step._shapes.known.values()
     for n in kept
 )
-sizes = [shape.session.counters().bytes for shape in step._shapes.values()]
+sizes = [shape.session.counters().bytes for shape in step._shapes.known.values()]
 print(f"same memory {same}, little more {sizes[-1] < sizes[0] / 4}")
 
 # An evaluation takes any shape, too.
@@ -239,7 +239,7 @@ before = again.native_state()
 # CHECK: expected at most 3 shapes of batches, but got another one, 'batch.ids' [2, 12], 'batch.labels' [2, 12]: pad batches to a few lengths (buckets), or say compile(max_shapes=)
 refuse(again, data)
 # CHECK: expected at most 0 shapes of batches, but got another one
-again._max_shapes = 0
+again._shapes.most = 0
 refuse(again.evaluate, data)
 # CHECK: expected a batch of structure {'ids': *, 'labels': *}, but got {'ids': *}
 refuse(step, {"ids": data["ids"]})
@@ -331,19 +331,19 @@ refuse(step, x[:3])
 # CHECK: expected a step without 'seed', as that of the first shape is, but got one with it: the step for 'batch' [5, 8] has to have
 refuse(step, x[:5])
 # As if the shape made the compiler leave a weight dense, or take other blocks.
-made = step._compilation
+made = step._shapes.compilation
 for marks in ((), (dataclasses.replace(made.marks[0], block=8),)):
     # CHECK: expected '0.weight' of 4x4x4 f32, as the source has it, but got '0.weight' of 16x8 f32: the step for 'batch' [2, 8] has to have
     # CHECK: expected the pattern of '0.weight', 16x8 in blocks of 4x4 with 4 slots, as the source has it, but got that of '0.weight', 16x8 in blocks of 8x8 with 1 slots: the step for
-    step._compilation = dataclasses.replace(made, marks=marks)
+    step._shapes.compilation = dataclasses.replace(made, marks=marks)
     refuse(step, x[:2])
-step._compilation = made
+step._shapes.compilation = made
 # CHECK: expected 'batch' of type float32, but got float64: convert it with .to()
 refuse(step, x[:2].double())
 # CHECK: expected batches of one shape for several processes, but got 'batch' [2, 8]: pad them
-step._ranks = step
+step._shapes.ranks = step
 refuse(step, x[:2])
-step._ranks = None
+step._shapes.ranks = None
 # CHECK: compiled the step for 'batch' [2, 8] in N s, shape 2 of at most 16
 # CHECK: trained {{[0-9.]+$}}
 print("trained", float(step(x[:2])))
