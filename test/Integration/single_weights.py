@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products of single weights that kernels put in order, against float64.
 
-A layer with its bias, activation and residual, and its input gradient, for enough
-tokens that the order is worth it, and for some that keep the other kernel. The
-bounds are those of operations.py: a sum of n products in f32 differs from the exact one
-by at most n u / (1 - n u) times the sum of magnitudes.
+A layer with its bias, activation and residual, their sum over tokens, and its input
+gradient, for enough tokens that the order is worth it, and for some that keep the
+other kernel. The bounds are those of operations.py: a sum of n products in f32 differs
+from the exact one by at most n u / (1 - n u) times the sum of magnitudes.
 """
 
 import numpy as np
@@ -20,11 +20,13 @@ def make(rows, cols, tokens, slots):
     x, y = f"tensor<{dims}x{rows}xf32>", f"tensor<{dims}x{cols}xf32>"
     same = f"affine_map<({', '.join(f'd{i}' for i in range(dim + 1))}) -> ({', '.join(f'd{i}' for i in range(dim + 1))})>"
     loops = ", ".join(['"parallel"'] * (dim + 1))
+    last = same.split(" -> ")[0] + f" -> (d{dim})>"
+    summed = ", ".join(['"reduction"'] * dim + ['"parallel"'])
     return step.compile(f"""
 func.func @step(%w: tensor<{slots}x1x1xf32> {{bsr.name = "w", bsr.pattern = 5 : i64}}, %b: tensor<{cols}xf32> {{bsr.name = "b"}},
                 %x: {x} {{bsr.name = "x"}}, %r: {y} {{bsr.name = "r"}}, %dy: {y} {{bsr.name = "dy"}},
                 %p: {pattern} {{bsr.name = "w", bsr.role = "pattern", bsr.density = 1.0}})
-    -> ({y} {{bsr.name = "y"}}, {y} {{bsr.name = "plain"}}, {x} {{bsr.name = "dx"}}) {{
+    -> ({y} {{bsr.name = "y"}}, {y} {{bsr.name = "plain"}}, {x} {{bsr.name = "dx"}}, tensor<{cols}xf32> {{bsr.name = "total"}}) {{
   %zero = arith.constant 0.0 : f32
   %product = bsr.spmm %p, %w, %x bias %b feature_dim = {dim} : {pattern}, tensor<{slots}x1x1xf32>, {x}, tensor<{cols}xf32> -> {y}
   %empty = tensor.empty() : {y}
@@ -37,7 +39,13 @@ func.func @step(%w: tensor<{slots}x1x1xf32> {{bsr.name = "w", bsr.pattern = 5 : 
   }} -> {y}
   %plain = bsr.spmm %p, %w, %x feature_dim = {dim} : {pattern}, tensor<{slots}x1x1xf32>, {x} -> {y}
   %dx = bsr.spmm %p, %w, %dy transpose feature_dim = {dim} : {pattern}, tensor<{slots}x1x1xf32>, {y} -> {x}
-  return %y, %plain, %dx : {y}, {y}, {x}
+  %none = arith.constant dense<0.0> : tensor<{cols}xf32>
+  %total = linalg.generic {{indexing_maps = [{same}, {last}], iterator_types = [{summed}]}} ins(%y : {y}) outs(%none : tensor<{cols}xf32>) {{
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.addf %a, %o : f32
+    linalg.yield %s : f32
+  }} -> tensor<{cols}xf32>
+  return %y, %plain, %dx, %total : {y}, {y}, {x}, tensor<{cols}xf32>
 }}""")
 
 
@@ -79,5 +87,8 @@ for rows, cols, tokens in [(96, 66, (2, 512)), (66, 96, (1024,)), (67, 53, (2, 5
         sums, sizes = x @ w, np.abs(x) @ np.abs(w)
         check(f"{where}: plain", runs[0]["plain"], sums, sizes, rows + 1)
         r = arrays["r"].astype(np.float64)
-        check(f"{where}: y", runs[0]["y"], np.maximum(sums + b, 0) + r, sizes + np.abs(b) + np.abs(r), rows + 3)
+        y, most = np.maximum(sums + b, 0) + r, sizes + np.abs(b) + np.abs(r)
+        check(f"{where}: y", runs[0]["y"], y, most, rows + 3)
+        everywhere = tuple(range(len(tokens)))
+        check(f"{where}: total", runs[0]["total"], y.sum(everywhere), most.sum(everywhere), rows + 3 + np.prod(tokens))
         check(f"{where}: dx", runs[0]["dx"], dy @ w.T, np.abs(dy) @ np.abs(w.T), cols + 1)
