@@ -26,8 +26,8 @@ static Factors split(NumberBuilder &b, Value x, int64_t bias) {
   Value r = b.multiplyAdd(n, b.f32(-0x1.62e4p-1), x);
   r = b.multiplyAdd(n, b.f32(-1.42860682030941723e-6), r);
   // (exp(r) - 1 - r) / r^2, with the least relative error of exp(r).
-  Value y = b.polynomial(r, {0.49999994, 0.166665211, 0.041668389,
-                             0.00836872403, 0.00138145825});
+  Value y = b.polynomial(
+      r, {0.49999994, 0.166665211, 0.041668389, 0.00836872403, 0.00138145825});
   return {sum, b.add(b.multiplyAdd(b.mul(y, r), r, r), b.f32(1))};
 }
 
