@@ -289,6 +289,7 @@ class Linear(Blocks):
             return _linear.ACTIVATIONS[self.activation](y) if self.activation else y
         self._require_no_transform()
         weight: Tensor = self.weight
+        self._require_together(x, weight)
         bias: Tensor | None = self.bias
         if torch.is_autocast_enabled(x.device.type):
             x, weight = _cast(x), _cast(weight)
@@ -303,7 +304,6 @@ class Linear(Blocks):
                 if bias.shape != wanted
                 else f"expected a bias of {weight.dtype}, but got one of {bias.dtype}"
             )
-        self._require_together(x, weight)
         y = _linear.call(
             x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
         )
