@@ -3,7 +3,7 @@
 # Steps of each block: optax's own optimizers in float64, of blocks that have states of their
 # own, beside compiled steps whose blocks have counts of their own.
 
-# RUN: rm -rf %t && env SPARSE_OPT_CACHE=%t/cache JAX_ENABLE_X64=1 %python -u %s 2>&1 | FileCheck %s
+# RUN: rm -rf %t && env SPARSE_OPT_CACHE=%t/cache JAX_ENABLE_X64=1 %python -u %s | FileCheck %s
 
 import dense_adam
 import jax
