@@ -114,16 +114,19 @@ static uint64_t findStride(uint64_t count) {
 
 ::ptx::Counts LaunchSampler::runSome(StringRef kernel,
                                      ::ptx::LaunchOptions options) {
-  constexpr uint64_t fewest = 8, enoughInstructions = 4'000'000;
+  // Thread blocks of one launch may do very different work: fewer than `fewest`
+  // are a mean of the whole only where these would take too long.
+  constexpr uint64_t fewest = 8, enough = 4'000'000, most = 32'000'000;
   uint64_t all = options.grid.count(), stride = findStride(all);
   uint64_t clusters = all / options.cluster.count();
   ::ptx::Counts counts;
   std::array<Mean, 3> means;
   auto isDone = [&](uint64_t ran) {
-    return ran == clusters || counts.total() >= enoughInstructions ||
-           (ran >= fewest && llvm::all_of(means, [](const Mean &mean) {
-              return mean.isSettled();
-            }));
+    if (ran < fewest)
+      return ran == clusters || counts.total() >= most;
+    return ran == clusters || counts.total() >= enough ||
+           llvm::all_of(means,
+                        [](const Mean &mean) { return mean.isSettled(); });
   };
   DenseSet<uint64_t> ran;
   for (uint64_t i = 0; !isDone(ran.size()); ++i) {
