@@ -183,7 +183,7 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", share_outputs = 2, sha
 module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tf32 = true>} {
 }
 module attributes {bsr.target =
-    #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>} {
+    #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152, bf16_dots = native>} {
 }
 
 #item = affine_map<(f, t) -> (f, t)>
