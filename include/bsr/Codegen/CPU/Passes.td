@@ -102,25 +102,92 @@ def BSREmulateDots : Pass<"bsr-emulate-dots", "ModuleOp"> {
     }
     ```
 
-    After, with what makes zeros of subnormal numbers left out:
+    After, each `select` with the sign of a number that is subnormal:
 
     ```mlir
-    func.func @f(%sum: vector<4xf32>, %a: vector<8xbf16>, %b: vector<8xbf16>) -> vector<4xf32> {
-      %upper = arith.constant dense<-65536> : vector<4xi32>
-      %c16 = arith.constant dense<16> : vector<4xi32>
-      %a_words = vector.bitcast %a : vector<8xbf16> to vector<4xi32>
-      %b_words = vector.bitcast %b : vector<8xbf16> to vector<4xi32>
-      %a_upper_bits = arith.andi %a_words, %upper : vector<4xi32>
-      %a_upper = vector.bitcast %a_upper_bits : vector<4xi32> to vector<4xf32>
-      %b_upper_bits = arith.andi %b_words, %upper : vector<4xi32>
-      %b_upper = vector.bitcast %b_upper_bits : vector<4xi32> to vector<4xf32>
-      %first = math.fma %a_upper, %b_upper, %sum : vector<4xf32>
-      %a_lower_bits = arith.shli %a_words, %c16 : vector<4xi32>
-      %a_lower = vector.bitcast %a_lower_bits : vector<4xi32> to vector<4xf32>
-      %b_lower_bits = arith.shli %b_words, %c16 : vector<4xi32>
-      %b_lower = vector.bitcast %b_lower_bits : vector<4xi32> to vector<4xf32>
-      %y = math.fma %a_lower, %b_lower, %first : vector<4xf32>
-      return %y : vector<4xf32>
+    module attributes {bsr.target = #bsr.cpu<bf16_dots = emulated>} {
+      func.func @f(%sum: vector<4xf32>, %a: vector<8xbf16>, %b: vector<8xbf16>) -> vector<4xf32> {
+        %0 = vector.bitcast %a : vector<8xbf16> to vector<4xi32>
+        %1 = vector.bitcast %b : vector<8xbf16> to vector<4xi32>
+        %cst = arith.constant dense<-65536> : vector<4xi32>
+        %2 = arith.andi %0, %cst : vector<4xi32>
+        %3 = vector.bitcast %2 : vector<4xi32> to vector<4xf32>
+        %4 = vector.bitcast %3 : vector<4xf32> to vector<4xi32>
+        %cst_0 = arith.constant dense<2139095040> : vector<4xi32>
+        %5 = arith.andi %4, %cst_0 : vector<4xi32>
+        %cst_1 = arith.constant dense<0> : vector<4xi32>
+        %6 = arith.cmpi ne, %5, %cst_1 : vector<4xi32>
+        %cst_2 = arith.constant dense<-2147483648> : vector<4xi32>
+        %7 = arith.andi %4, %cst_2 : vector<4xi32>
+        %8 = arith.select %6, %4, %7 : vector<4xi1>, vector<4xi32>
+        %9 = vector.bitcast %8 : vector<4xi32> to vector<4xf32>
+        %cst_3 = arith.constant dense<-65536> : vector<4xi32>
+        %10 = arith.andi %1, %cst_3 : vector<4xi32>
+        %11 = vector.bitcast %10 : vector<4xi32> to vector<4xf32>
+        %12 = vector.bitcast %11 : vector<4xf32> to vector<4xi32>
+        %cst_4 = arith.constant dense<2139095040> : vector<4xi32>
+        %13 = arith.andi %12, %cst_4 : vector<4xi32>
+        %cst_5 = arith.constant dense<0> : vector<4xi32>
+        %14 = arith.cmpi ne, %13, %cst_5 : vector<4xi32>
+        %cst_6 = arith.constant dense<-2147483648> : vector<4xi32>
+        %15 = arith.andi %12, %cst_6 : vector<4xi32>
+        %16 = arith.select %14, %12, %15 : vector<4xi1>, vector<4xi32>
+        %17 = vector.bitcast %16 : vector<4xi32> to vector<4xf32>
+        %18 = vector.bitcast %sum : vector<4xf32> to vector<4xi32>
+        %cst_7 = arith.constant dense<2139095040> : vector<4xi32>
+        %19 = arith.andi %18, %cst_7 : vector<4xi32>
+        %cst_8 = arith.constant dense<0> : vector<4xi32>
+        %20 = arith.cmpi ne, %19, %cst_8 : vector<4xi32>
+        %cst_9 = arith.constant dense<-2147483648> : vector<4xi32>
+        %21 = arith.andi %18, %cst_9 : vector<4xi32>
+        %22 = arith.select %20, %18, %21 : vector<4xi1>, vector<4xi32>
+        %23 = vector.bitcast %22 : vector<4xi32> to vector<4xf32>
+        %24 = math.fma %9, %17, %23 : vector<4xf32>
+        %25 = vector.bitcast %24 : vector<4xf32> to vector<4xi32>
+        %cst_10 = arith.constant dense<2139095040> : vector<4xi32>
+        %26 = arith.andi %25, %cst_10 : vector<4xi32>
+        %cst_11 = arith.constant dense<0> : vector<4xi32>
+        %27 = arith.cmpi ne, %26, %cst_11 : vector<4xi32>
+        %cst_12 = arith.constant dense<-2147483648> : vector<4xi32>
+        %28 = arith.andi %25, %cst_12 : vector<4xi32>
+        %29 = arith.select %27, %25, %28 : vector<4xi1>, vector<4xi32>
+        %30 = vector.bitcast %29 : vector<4xi32> to vector<4xf32>
+        %cst_13 = arith.constant dense<16> : vector<4xi32>
+        %31 = arith.shli %0, %cst_13 : vector<4xi32>
+        %32 = vector.bitcast %31 : vector<4xi32> to vector<4xf32>
+        %33 = vector.bitcast %32 : vector<4xf32> to vector<4xi32>
+        %cst_14 = arith.constant dense<2139095040> : vector<4xi32>
+        %34 = arith.andi %33, %cst_14 : vector<4xi32>
+        %cst_15 = arith.constant dense<0> : vector<4xi32>
+        %35 = arith.cmpi ne, %34, %cst_15 : vector<4xi32>
+        %cst_16 = arith.constant dense<-2147483648> : vector<4xi32>
+        %36 = arith.andi %33, %cst_16 : vector<4xi32>
+        %37 = arith.select %35, %33, %36 : vector<4xi1>, vector<4xi32>
+        %38 = vector.bitcast %37 : vector<4xi32> to vector<4xf32>
+        %cst_17 = arith.constant dense<16> : vector<4xi32>
+        %39 = arith.shli %1, %cst_17 : vector<4xi32>
+        %40 = vector.bitcast %39 : vector<4xi32> to vector<4xf32>
+        %41 = vector.bitcast %40 : vector<4xf32> to vector<4xi32>
+        %cst_18 = arith.constant dense<2139095040> : vector<4xi32>
+        %42 = arith.andi %41, %cst_18 : vector<4xi32>
+        %cst_19 = arith.constant dense<0> : vector<4xi32>
+        %43 = arith.cmpi ne, %42, %cst_19 : vector<4xi32>
+        %cst_20 = arith.constant dense<-2147483648> : vector<4xi32>
+        %44 = arith.andi %41, %cst_20 : vector<4xi32>
+        %45 = arith.select %43, %41, %44 : vector<4xi1>, vector<4xi32>
+        %46 = vector.bitcast %45 : vector<4xi32> to vector<4xf32>
+        %47 = math.fma %38, %46, %30 : vector<4xf32>
+        %48 = vector.bitcast %47 : vector<4xf32> to vector<4xi32>
+        %cst_21 = arith.constant dense<2139095040> : vector<4xi32>
+        %49 = arith.andi %48, %cst_21 : vector<4xi32>
+        %cst_22 = arith.constant dense<0> : vector<4xi32>
+        %50 = arith.cmpi ne, %49, %cst_22 : vector<4xi32>
+        %cst_23 = arith.constant dense<-2147483648> : vector<4xi32>
+        %51 = arith.andi %48, %cst_23 : vector<4xi32>
+        %52 = arith.select %50, %48, %51 : vector<4xi1>, vector<4xi32>
+        %53 = vector.bitcast %52 : vector<4xi32> to vector<4xf32>
+        return %53 : vector<4xf32>
+      }
     }
     ```
   }];

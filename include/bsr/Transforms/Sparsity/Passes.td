@@ -626,48 +626,70 @@ def BSRCountBlocks : Pass<"bsr-count-blocks", "func::FuncOp"> {
     After, without what has become of `%t` itself:
 
     ```mlir
-    #scalar = affine_map<(s, r, c) -> (s, 0, 0)>
-    #entry = affine_map<(s, r, c) -> (s, r, c)>
-    func.func @step(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64,
-                                           bsr.result = 0 : i64},
-                    %m: tensor<2x4x4xf32> {bsr.name = "m", bsr.pattern = 2 : i64,
-                                           bsr.role = "state"},
-                    %p: !bsr.pattern<8x8, block = 4x4, slots = 2> {
-                        bsr.name = "w", bsr.role = "pattern"},
-                    %t: tensor<2x1x1xf32> {bsr.init = "zeros", bsr.name = "t of w",
-                                           bsr.pattern = 2 : i64, bsr.result = 1 : i64,
-                                           bsr.role = "count"})
-        -> (tensor<2x4x4xf32>, tensor<2x1x1xf32>) {
-      %beta = arith.constant 0.9 : f32
-      %one = arith.constant 1.0 : f32
-      %none = tensor.empty() : tensor<2x1x1xf32>
-      %blocks = tensor.empty() : tensor<2x4x4xf32>
-      %bias = linalg.generic {indexing_maps = [#entry, #entry],
-                              iterator_types = ["parallel", "parallel", "parallel"]}
-          ins(%t : tensor<2x1x1xf32>) outs(%none : tensor<2x1x1xf32>) {
-      ^bb0(%a: f32, %out: f32):
-        %0 = arith.addf %a, %one : f32
-        %1 = math.powf %beta, %0 : f32
-        %2 = arith.subf %one, %1 : f32
-        linalg.yield %2 : f32
-      } -> tensor<2x1x1xf32>
-      %new = linalg.generic {indexing_maps = [#entry, #entry, #scalar, #entry],
+    #none = affine_map<() -> ()>
+    #entry = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+    #scalar = affine_map<(d0, d1, d2) -> (d0, 0, 0)>
+    func.func @step(
+        %w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 3 : i64, bsr.result = 0 : i64},
+        %m: tensor<2x4x4xf32> {bsr.name = "m", bsr.pattern = 3 : i64, bsr.role = "state"},
+        %t: tensor<f32> {bsr.name = "t", bsr.result = 1 : i64},
+        %p: !bsr.pattern<8x8, block = 4x4, slots = 2>
+            {bsr.name = "w", bsr.role = "pattern"},
+        %ages: tensor<2x1x1xf32>
+            {bsr.init = "zeros", bsr.name = "t of w", bsr.pattern = 3 : i64, bsr.result = 2 : i64, bsr.role = "count"})
+        -> (tensor<2x4x4xf32>, tensor<f32>, tensor<2x1x1xf32>) {
+      %cst = arith.constant 0.899999976 : f32
+      %cst_0 = arith.constant 1.000000e+00 : f32
+      %0 = tensor.empty() : tensor<f32>
+      %1 = tensor.empty() : tensor<2x4x4xf32>
+      %2 = linalg.generic {indexing_maps = [#none, #none], iterator_types = []}
+          ins(%t : tensor<f32>)
+          outs(%0 : tensor<f32>) {
+      ^bb0(%in: f32, %out: f32):
+        %9 = arith.addf %in, %cst_0 : f32
+        linalg.yield %9 : f32
+      } -> tensor<f32>
+      %3 = linalg.generic {indexing_maps = [#none, #none], iterator_types = []}
+          ins(%2 : tensor<f32>)
+          outs(%0 : tensor<f32>) {
+      ^bb0(%in: f32, %out: f32):
+        %9 = math.powf %cst, %in : f32
+        %10 = arith.subf %cst_0, %9 : f32
+        linalg.yield %10 : f32
+      } -> tensor<f32>
+      %4 = tensor.empty() : tensor<2x1x1xf32>
+      %5 = linalg.generic {indexing_maps = [#entry, #entry],
                              iterator_types = ["parallel", "parallel", "parallel"]}
-          ins(%w, %m, %bias : tensor<2x4x4xf32>, tensor<2x4x4xf32>, tensor<2x1x1xf32>)
-          outs(%blocks : tensor<2x4x4xf32>) {
-      ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
-        %0 = arith.divf %b, %c : f32
-        %1 = arith.subf %a, %0 : f32
-        linalg.yield %1 : f32
-      } -> tensor<2x4x4xf32>
-      %next = linalg.generic {indexing_maps = [#entry, #entry],
-                              iterator_types = ["parallel", "parallel", "parallel"]}
-          ins(%t : tensor<2x1x1xf32>) outs(%none : tensor<2x1x1xf32>) {
-      ^bb0(%a: f32, %out: f32):
-        %0 = arith.addf %a, %one : f32
-        linalg.yield %0 : f32
+          ins(%ages : tensor<2x1x1xf32>)
+          outs(%4 : tensor<2x1x1xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %cst_1 = arith.constant 1.000000e+00 : f32
+        %cst_2 = arith.constant 0.899999976 : f32
+        %9 = arith.addf %in, %cst_1 : f32
+        %10 = math.powf %cst_2, %9 : f32
+        %11 = arith.subf %cst_1, %10 : f32
+        linalg.yield %11 : f32
       } -> tensor<2x1x1xf32>
-      return %new, %next : tensor<2x4x4xf32>, tensor<2x1x1xf32>
+      %6 = linalg.generic {indexing_maps = [#entry, #entry, #scalar, #entry],
+                             iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%w, %m, %5 : tensor<2x4x4xf32>, tensor<2x4x4xf32>, tensor<2x1x1xf32>)
+          outs(%1 : tensor<2x4x4xf32>) {
+      ^bb0(%in: f32, %in_1: f32, %in_2: f32, %out: f32):
+        %9 = arith.divf %in_1, %in_2 : f32
+        %10 = arith.subf %in, %9 : f32
+        linalg.yield %10 : f32
+      } -> tensor<2x4x4xf32>
+      %7 = tensor.empty() : tensor<2x1x1xf32>
+      %8 = linalg.generic {indexing_maps = [#entry, #entry],
+                             iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%ages : tensor<2x1x1xf32>)
+          outs(%7 : tensor<2x1x1xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %cst_1 = arith.constant 1.000000e+00 : f32
+        %9 = arith.addf %in, %cst_1 : f32
+        linalg.yield %9 : f32
+      } -> tensor<2x1x1xf32>
+      return %6, %2, %8 : tensor<2x4x4xf32>, tensor<f32>, tensor<2x1x1xf32>
     }
     ```
   }];

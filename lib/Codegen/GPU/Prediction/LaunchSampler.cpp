@@ -114,19 +114,18 @@ static uint64_t findStride(uint64_t count) {
 
 ::ptx::Counts LaunchSampler::runSome(StringRef kernel,
                                      ::ptx::LaunchOptions options) {
-  // Thread blocks of one launch may do very different work: fewer than `fewest`
-  // are a mean of the whole only where these would take too long.
-  constexpr uint64_t fewest = 8, enough = 4'000'000, most = 32'000'000;
+  // Thread blocks of one launch may do very different work: a mean that is not
+  // settled is taken only where more of them would take too long.
+  constexpr uint64_t fewest = 8, most = 32'000'000;
   uint64_t all = options.grid.count(), stride = findStride(all);
   uint64_t clusters = all / options.cluster.count();
   ::ptx::Counts counts;
   std::array<Mean, 3> means;
   auto isDone = [&](uint64_t ran) {
-    if (ran < fewest)
-      return ran == clusters || counts.total() >= most;
-    return ran == clusters || counts.total() >= enough ||
-           llvm::all_of(means,
-                        [](const Mean &mean) { return mean.isSettled(); });
+    return ran == clusters || counts.total() >= most ||
+           (ran >= fewest && llvm::all_of(means, [](const Mean &mean) {
+              return mean.isSettled();
+            }));
   };
   DenseSet<uint64_t> ran;
   for (uint64_t i = 0; !isDone(ran.size()); ++i) {
