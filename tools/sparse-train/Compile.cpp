@@ -99,9 +99,13 @@ static bool saysHowToCompile(std::string_view option) {
       "stages",        "stage",          "memory",           "micro-batches",
       "schedule",      "max-operations"};
   static const std::set<std::string_view> flags = {
-      "print-report",   "cubin", "assemble", "drop-updates",
-      "require-sparse", "tf32",  "timers",   "find-attention",
-      "data-parallel",  "time",  "check",    "verify-each",
+      "print-report",   "cubin",
+      "assemble",       "drop-updates",
+      "require-sparse", "tf32",
+      "timers",         "find-attention",
+      "block-steps",    "emulate-instructions",
+      "data-parallel",  "time",
+      "check",          "verify-each",
       "pass-times"};
   size_t begin = option.find_first_not_of('-');
   if (begin != 1 && begin != 2)

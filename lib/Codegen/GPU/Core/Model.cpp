@@ -28,6 +28,17 @@ void KernelWork::multiplyByBlocks() {
   l2Bytes *= blocks;
 }
 
+const Chip &mlir::bsr::gpu::getChip(Operation *op) {
+  return *findChip(cast<GPUAttr>(getTarget(op)).getChip());
+}
+
+int64_t mlir::bsr::gpu::getBusyBlocks(const Chip &chip) {
+  auto below = int64_t(llvm::bit_floor(uint64_t(chip.multiprocessors)));
+  return chip.multiprocessors - below < 2 * below - chip.multiprocessors
+             ? below
+             : 2 * below;
+}
+
 Prediction mlir::bsr::gpu::bound(const KernelWork &work, const Chip &chip,
                                  const ModelParameters &parameters) {
   Prediction prediction;

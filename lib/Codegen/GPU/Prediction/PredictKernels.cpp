@@ -389,7 +389,7 @@ bsr::gpu::predictKernels(ModuleOp module, const ModelParameters &parameters,
   auto sampler = LaunchSampler::create(*text);
   if (!sampler)
     return module.emitError() << llvm::toString(sampler.takeError());
-  const Chip &chip = *findChip(cast<GPUAttr>(getTarget(module)).getChip());
+  const Chip &chip = getChip(module);
 
   llvm::MapVector<StringRef, KernelPrediction> predictions;
   for (auto step : module.getOps<func::FuncOp>()) {

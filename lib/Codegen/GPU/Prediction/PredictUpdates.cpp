@@ -263,7 +263,7 @@ mlir::bsr::gpu::predictUpdate(ModuleOp module, double share,
   auto sampler = LaunchSampler::create(::bsr::patternKernels());
   if (!sampler)
     return module.emitError() << llvm::toString(sampler.takeError());
-  const Chip &chip = *findChip(cast<GPUAttr>(getTarget(module)).getChip());
+  const Chip &chip = getChip(module);
   UpdatePredictor predictor(**sampler, chip, parameters);
   for (auto step : module.getOps<func::FuncOp>()) {
     if (isOfPlans(step))

@@ -13,6 +13,7 @@
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
 #include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
+#include "bsr/Codegen/GPU/Core/Model.h"
 #include "bsr/Codegen/GPU/Reductions/Reductions.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -27,18 +28,9 @@ using namespace mlir::bsr::gpu;
 static constexpr int64_t warp = 32;
 /// Threads of a block: where rows are few, and at most.
 static constexpr int64_t blockThreads = 256, mostThreads = 512;
-/// Blocks that keep a GPU busy: an H100 has 132 SMs.
-static constexpr int64_t busyBlocks = 128;
 /// Rows that a thread should have at least, those that it keeps in registers at
 /// most, and those that it may have where blocks are few.
 static constexpr int64_t fewRows = 4, mostKept = 16, mostRows = 256;
-
-static int64_t getProduct(ArrayRef<int64_t> extents) {
-  int64_t product = 1;
-  for (int64_t extent : extents)
-    product *= extent;
-  return product;
-}
 
 std::optional<ChainRows> ChainRows::match(const ClusterPlan &plan) {
   if (!plan.chain || plan.chain->getProduct())
@@ -47,12 +39,12 @@ std::optional<ChainRows> ChainRows::match(const ClusterPlan &plan) {
   rows.chain = &*plan.chain;
   rows.nests = rows.chain->getNests();
   rows.areRowsAdjacent = rows.chain->getLanes() < 0;
-  rows.numItems = getProduct(rows.chain->getExtents());
+  rows.numItems = llvm::product_of(rows.chain->getExtents());
   // Partial sums are combined where all threads are: each takes as many
   // rows.
   int64_t most = 1, divided = 0;
   for (const Chain::Nest &nest : rows.nests) {
-    int64_t count = getProduct(nest.extents);
+    int64_t count = llvm::product_of(nest.extents);
     most = std::max(most, count);
     if (count != 1 && llvm::any_of(nest.roots, [](const Chain::Root *root) {
           return root->isTotal;
@@ -61,6 +53,8 @@ std::optional<ChainRows> ChainRows::match(const ClusterPlan &plan) {
   }
   rows.segments = rows.areRowsAdjacent ? warp : 1;
   rows.items = rows.areRowsAdjacent ? 1 : warp;
+  int64_t busyBlocks =
+      getBusyBlocks(getChip(rows.chain->getRoots().front().op));
   // 8 floats are a sector of 32 bytes: fewer would waste what is read.
   while (rows.items > 8 && rows.getNumGroups() < busyBlocks)
     rows.items /= 2;
@@ -88,7 +82,7 @@ std::optional<ChainRows> ChainRows::match(const ClusterPlan &plan) {
 
 bool ChainRows::areRowsFew() const {
   return llvm::all_of(nests, [&](const Chain::Nest &nest) {
-    int64_t count = getProduct(nest.extents);
+    int64_t count = llvm::product_of(nest.extents);
     return count == 1 ||
            (count % segments == 0 && getNumTaken(count) <= mostKept);
   });
@@ -99,7 +93,7 @@ SmallVector<MemRefType> ChainRows::getScratch() const {
   for (const Chain::Root &root : chain->getRoots()) {
     if (!root.isTotal)
       continue;
-    int64_t rows = getProduct(nests[root.nest].extents);
+    int64_t rows = llvm::product_of(nests[root.nest].extents);
     for (Type type : root.op->getResultTypes())
       types.push_back(
           MemRefType::get({getNumGroups(), rows}, getElementTypeOrSelf(type)));
@@ -287,7 +281,7 @@ SmallVector<Value> ChainRowsEmitter::emitRow(const Nest &nest,
                                              ValueRange sums) {
   SmallVector<Value> next;
   // Without rows, all threads of an item have the same.
-  bool isOne = getProduct(nest.extents) == 1;
+  bool isOne = llvm::product_of(nest.extents) == 1;
   Value isWriter = both(isInside, isOne ? isFirst : Value());
   for (const Root *root : nest.roots) {
     SmallVector<Index> point = getPoint(chain, *root, at, row);
@@ -328,7 +322,7 @@ void ChainRowsEmitter::emitNest(const Nest &nest) {
         sums.push_back(sum);
         values.push_back(createNeutral(e, sum));
       }
-  int64_t count = getProduct(nest.extents);
+  int64_t count = llvm::product_of(nest.extents);
   if (count == 1) {
     SmallVector<Index> row(nest.extents.size(), Index::constant(0));
     values = emitRow(nest, row, Index::constant(0), values);

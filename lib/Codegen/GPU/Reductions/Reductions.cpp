@@ -10,6 +10,7 @@
 #include "bsr/Analysis/Reads.h"
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
+#include "bsr/Codegen/GPU/Core/Model.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -22,8 +23,6 @@ using namespace mlir::bsr::gpu;
 static constexpr int64_t warp = 32;
 /// Threads of a block.
 static constexpr int64_t blockThreads = 256;
-/// Blocks that keep a GPU busy: an H100 has 132 SMs.
-static constexpr int64_t busyBlocks = 128;
 /// Results beyond which a thread for each is enough, if neighbours read
 /// neighbouring elements then.
 static constexpr int64_t manyResults = 1 << 16;
@@ -34,7 +33,9 @@ namespace {
 /// Which threads sum which terms. Those of one block take `results` results,
 /// `segments` threads each; `splits` blocks take the same ones.
 struct Division {
-  Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent);
+  /// `busyBlocks` thread blocks keep the chip busy.
+  Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent,
+           int64_t busyBlocks);
 
   int64_t numResults;
   /// Neighbouring threads have neighbouring terms of one result, not one term
@@ -51,7 +52,8 @@ struct Division {
 };
 } // namespace
 
-Division::Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent)
+Division::Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent,
+                   int64_t busyBlocks)
     : numResults(numResults), areTermsAdjacent(areTermsAdjacent) {
   if (areTermsAdjacent) {
     segments = warp;
@@ -84,13 +86,6 @@ struct Plan {
   Division division;
 };
 } // namespace
-
-static int64_t getProduct(ArrayRef<int64_t> extents) {
-  int64_t product = 1;
-  for (int64_t extent : extents)
-    product *= extent;
-  return product;
-}
 
 /// The loops of `op` in the order in which the largest tensor that it reads
 /// lies in memory; loops that do not go over it are outermost.
@@ -146,16 +141,18 @@ static std::optional<Plan> getPlan(Operation *root) {
   };
   SmallVector<int64_t> results = getExtents(parallel);
   SmallVector<int64_t> terms = getExtents(reduced);
-  int64_t numResults = getProduct(results), numTerms = getProduct(terms);
+  int64_t numResults = llvm::product_of(results),
+          numTerms = llvm::product_of(terms);
   if (numTerms < warp || numResults == 0 ||
       (numResults >= manyResults && !areTermsAdjacent))
     return std::nullopt;
+  int64_t busyBlocks = getBusyBlocks(getChip(op));
   // Products of matrices read what their results share.
   if (linalg::isaContractionOpInterface(op) &&
       numResults >= busyBlocks * blockThreads)
     return std::nullopt;
   return Plan{parallel, reduced, results, terms,
-              Division(numResults, numTerms, areTermsAdjacent)};
+              Division(numResults, numTerms, areTermsAdjacent, busyBlocks)};
 }
 
 Value bsr::gpu::shuffle(Evaluator &e, Value value, int64_t distance,
@@ -389,7 +386,8 @@ static void addAll(Evaluator &e, linalg::GenericOp op, ArrayRef<unsigned> loops,
                    const DenseMap<Value, Value> &outputs) {
   ArrayRef<int64_t> shape = cast<MemRefType>(partials[0].getType()).getShape();
   int64_t count = shape[0], numResults = shape[1];
-  Division division(numResults, count, /*areTermsAdjacent=*/numResults == 1);
+  Division division(numResults, count, /*areTermsAdjacent=*/numResults == 1,
+                    getBusyBlocks(getChip(op)));
   division.splits = 1;
   auto add = [&](ValueRange a, ValueRange b) {
     return combineAll(e, op, a, b);
@@ -427,15 +425,15 @@ static void emit(Evaluator &e, linalg::GenericOp op, const Plan &plan,
                  const DenseMap<Value, Value> &outputs, ValueRange scratch) {
   auto takeTerms = [&](Index n, Index first, int64_t step) {
     SmallVector<Index> point = getPoint(e, op, plan.parallel, n, plan.results);
-    return e.loop(e.materialize(first), e.constant(getProduct(plan.terms)),
-                  step, getNeutral(e, op), [&](Value k, ValueRange sums) {
-                    SmallVector<Index> inner(point);
-                    for (auto [loop, index] :
-                         llvm::zip_equal(plan.reduced,
-                                         splitAll(e, Index::of(k), plan.terms)))
-                      inner[loop] = index;
-                    return e.evaluate(op, inner, sums);
-                  });
+    return e.loop(
+        e.materialize(first), e.constant(llvm::product_of(plan.terms)), step,
+        getNeutral(e, op), [&](Value k, ValueRange sums) {
+          SmallVector<Index> inner(point);
+          for (auto [loop, index] : llvm::zip_equal(
+                   plan.reduced, splitAll(e, Index::of(k), plan.terms)))
+            inner[loop] = index;
+          return e.evaluate(op, inner, sums);
+        });
   };
   auto add = [&](ValueRange a, ValueRange b) {
     return combineAll(e, op, a, b);
@@ -467,7 +465,8 @@ static std::optional<Division> getDivision(ReduceVecOp op) {
   if (numTerms < warp)
     return std::nullopt;
   Division division(numLines * pattern.getBlockExtent(lines), numTerms,
-                    /*areTermsAdjacent=*/op.getDim() == 0);
+                    /*areTermsAdjacent=*/op.getDim() == 0,
+                    getBusyBlocks(getChip(op)));
   division.splits = 1;
   return division;
 }
@@ -562,8 +561,8 @@ static void emit(Evaluator &e, BlockScoresOp op, Value output) {
             {blockRow, blockCol});
   };
   // A term is a sum itself: one is enough for a thread.
-  Division division(getProduct(grid), rows * cols * fewTerms,
-                    /*areTermsAdjacent=*/true);
+  Division division(llvm::product_of(grid), rows * cols * fewTerms,
+                    /*areTermsAdjacent=*/true, getBusyBlocks(getChip(op)));
   division.splits = 1;
   SharedReduction(e, division, type).emit(takeTerms, combineNorms, finish);
 }

@@ -5,6 +5,7 @@
 #ifndef BSR_CODEGEN_GPU_CORE_MODEL_H
 #define BSR_CODEGEN_GPU_CORE_MODEL_H
 
+#include "bsr/Dialect/BSR.h"
 #include "support/Chips.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/StringRef.h"
@@ -28,6 +29,13 @@ constexpr double sharedBytes = 128; ///< bytes a clock and SM
 constexpr double l2PortBytes = 64;  ///< bytes a clock that one SM gets of L2
 constexpr int64_t numRegisters = nvidia::maxBlockRegisters; ///< of 32 bits
 constexpr int64_t threadRegisters = nvidia::maxThreadRegisters;
+
+/// The chip that `op` is compiled for.
+const Chip &getChip(Operation *op);
+
+/// Thread blocks that keep `chip` busy: the power of two next to the number of
+/// its multiprocessors, for most launches have a power of two of them.
+int64_t getBusyBlocks(const Chip &chip);
 
 /// What only a device can settle, where it is to be other than the chip's.
 struct ModelParameters {
