@@ -147,9 +147,8 @@ Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory)
       b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
   isWidened = sumType != op.getValues().getType().getElementType();
   isRounded = sumType != outType;
-  hasPairs = target.hasPairDots && inBlock % 2 == 0 && sumType.isF32() &&
-             op.getValues().getType().getElementType().isBF16() &&
-             op.getX().getType().getElementType().isBF16();
+  hasPairs =
+      inBlock % 2 == 0 && arePaired(target, op.getValues(), op.getX(), sumType);
   isPacked = hasPairs && !op.getTranspose();
   if (hasPairs)
     unroll = 2 * getDivisor(inBlock / 2, 2);

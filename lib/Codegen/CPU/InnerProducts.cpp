@@ -3,7 +3,6 @@
 // Sums over tokens of products of activations, vectors along tokens.
 
 #include "InnerProducts.h"
-#include "PairProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/SaveAndRestore.h"

@@ -5,6 +5,7 @@
 #ifndef BSR_CODEGEN_CPU_INNERPRODUCTS_H
 #define BSR_CODEGEN_CPU_INNERPRODUCTS_H
 
+#include "PairProducts.h"
 #include "TokenRounds.h"
 
 namespace mlir::bsr {
@@ -20,8 +21,7 @@ public:
                 const TokenRounds &tokens, int64_t features, Type sumType)
       : e(e), streamed(streamed), stationary(stationary), tokens(tokens),
         features(features), sumType(sumType),
-        hasPairs(e.target.hasPairDots && sumType.isF32() && isBF16(streamed) &&
-                 isBF16(stationary)) {}
+        hasPairs(arePaired(e.target, streamed, stationary, sumType)) {}
 
   /// Makes memory for a round of a strip; without it, tiles read `stationary`.
   void allocateStrip() {
@@ -40,10 +40,6 @@ public:
                               int64_t group);
 
 private:
-  static bool isBF16(Value tensor) {
-    return cast<ShapedType>(tensor.getType()).getElementType().isBF16();
-  }
-
   Emitter &e;
   Value streamed, stationary;
   const TokenRounds &tokens;

@@ -5,6 +5,7 @@
 #include "PairProducts.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -19,6 +20,13 @@ static int64_t getLanes(Value vector) {
 /// Lanes of f32 of one instruction, for `width` of them in all.
 static int64_t getDotLanes(const CPUTarget &target, int64_t width) {
   return std::min<int64_t>({target.lanes, width, 16});
+}
+
+bool bsr::arePaired(const CPUTarget &target, Value a, Value b, Type sumType) {
+  auto isBF16 = [](Value tensor) {
+    return getElementTypeOrSelf(tensor.getType()).isBF16();
+  };
+  return target.hasPairDots && sumType.isF32() && isBF16(a) && isBF16(b);
 }
 
 bool bsr::canZip(const CPUTarget &target, int64_t width) {

@@ -10,6 +10,10 @@
 
 namespace mlir::bsr {
 
+/// Whether products of elements of the tensors `a` and `b` are added up in
+/// pairs, in sums of `sumType`.
+bool arePaired(const CPUTarget &target, Value a, Value b, Type sumType);
+
 /// Whether vectors of `width` tokens of two features can be multiplied in
 /// pairs of the features: sums are `width` lanes of f32.
 bool canZip(const CPUTarget &target, int64_t width);

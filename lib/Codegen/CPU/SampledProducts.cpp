@@ -4,6 +4,7 @@
 
 #include "InnerProducts.h"
 #include "OuterProducts.h"
+#include "PairProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -110,9 +111,7 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target)
   bool isRoundedOnce = sumType != outType;
   hasStrip = !isRoundedOnce && tokens.activations.tokens % lanes == 0;
   // Tokens lie side by side: pairs of them need no strip.
-  bool hasPairs = target.hasPairDots && sumType.isF32() &&
-                  op.getA().getType().getElementType().isBF16() &&
-                  op.getB().getType().getElementType().isBF16();
+  bool hasPairs = arePaired(target, op.getA(), op.getB(), sumType);
   isOuter = hasStrip && !hasPairs && !isNarrow(op) && blockCols % lanes == 0;
   int64_t tileCols = getDivisor(blockCols, CPUTarget::dotCols);
   if (isOuter)
