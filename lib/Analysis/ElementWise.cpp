@@ -145,8 +145,7 @@ AffineMap bsr::getBroadcastMap(OpBuilder &b, Value input,
   return AffineMap::get(shape.size(), 0, exprs, b.getContext());
 }
 
-/// The constant that all entries of `value` are, or null.
-static TypedAttr getSplat(Value value) {
+TypedAttr bsr::getSplat(Value value) {
   Attribute constant;
   if (!matchPattern(value, m_Constant(&constant)))
     return {};

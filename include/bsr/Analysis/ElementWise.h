@@ -29,6 +29,9 @@ bool isElementWise(linalg::LinalgOp op);
 /// Why `op` is not element-wise, as a clause about it; "" if it is.
 StringRef getElementWiseObstacle(linalg::LinalgOp op);
 
+/// The constant that `value` is, or that all of its entries are, or null.
+TypedAttr getSplat(Value value);
+
 /// The access of `operand` seen from a result with map `resultMap`.
 Access getAccess(linalg::LinalgOp op, OpOperand &operand, AffineMap resultMap);
 

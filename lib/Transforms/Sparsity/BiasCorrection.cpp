@@ -9,25 +9,13 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// The number that `value` is everywhere, a constant, or null.
-static TypedAttr getConstant(Value value) {
-  Attribute constant;
-  if (!matchPattern(value, m_Constant(&constant)))
-    return {};
-  if (auto elements = dyn_cast<DenseElementsAttr>(constant))
-    constant =
-        elements.isSplat() ? elements.getSplatValue<Attribute>() : nullptr;
-  return dyn_cast_or_null<TypedAttr>(constant);
-}
-
 /// Whether `value` is the constant `number`.
 static bool isConstant(Value value, double number) {
-  TypedAttr constant = getConstant(value);
+  TypedAttr constant = getSplat(value);
   if (auto real = dyn_cast_or_null<FloatAttr>(constant))
     return real.getValueAsDouble() == number;
   auto integer = dyn_cast_or_null<IntegerAttr>(constant);
@@ -54,7 +42,7 @@ static bool isScalar(Value value) {
 }
 
 bool BiasCorrections::isUniform(Value value) {
-  if (isScalar(value) || getConstant(value))
+  if (isScalar(value) || getSplat(value))
     return true;
   if (auto known = uniform.find(value); known != uniform.end())
     return known->second;
@@ -116,7 +104,7 @@ bool BiasCorrections::countsOn(Value next, BlockArgument state) {
   Operation *op = strip(next).getDefiningOp();
   auto isOther = [&](Value value) {
     value = strip(value);
-    return value == state || (getConstant(value) && !isConstant(value, 0));
+    return value == state || (getSplat(value) && !isConstant(value, 0));
   };
   if (isa_and_nonnull<arith::AddFOp, arith::AddIOp>(op))
     for (unsigned i : {0, 1})
@@ -183,7 +171,7 @@ BiasCorrections::BiasCorrections(func::FuncOp step) : step(step) {
 /// The same for numbers that are computed alike.
 size_t BiasCorrections::hash(Value value) {
   value = strip(value);
-  if (TypedAttr constant = getConstant(value))
+  if (TypedAttr constant = getSplat(value))
     return mlir::hash_value(constant);
   Operation *op = value.getDefiningOp();
   if (!isOfNumbers(op))
@@ -278,7 +266,7 @@ bool BiasCorrections::isOwn(OpOperand &operand) {
 }
 
 Part BiasCorrections::compute(Value value) {
-  if (getConstant(value))
+  if (getSplat(value))
     return Part::Fixed;
   if (!isScalar(value))
     return Part::Blocks;
