@@ -4,7 +4,7 @@
 # Runs the tests that need JAX, PyTorch or another extra of python/pyproject.toml,
 # in an environment under build/, which is made once for these pins. What cannot
 # be installed within SECONDS_TO_INSTALL (600) is one line, and its tests are
-# skipped. Arguments go to lit.
+# skipped. With --install that is all; else arguments go to lit.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -69,6 +69,8 @@ if [[ -e $environment/pins ]]; then
     install "$extra"
   done
 fi
+
+[[ ${1:-} != --install ]] || exit 0
 
 # Also those elsewhere that need an extra.
 scripts/check.sh --show-unsupported \
