@@ -203,6 +203,9 @@ static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
     pm.addNestedPass<func::FuncOp>(bsr::createBSRCountBlocks());
     addCleanup(pm);
   }
+  if (options.blockRamp)
+    pm.addNestedPass<func::FuncOp>(
+        bsr::createBSRRampBlocks({options.blockRamp}));
   if (!options.scoreNorm.empty())
     pm.addNestedPass<func::FuncOp>(
         bsr::createBSRScoreBlocks({options.scoreNorm}));

@@ -40,7 +40,7 @@ class Compilation:
         """The options of a program without updates."""
         of_updates = (
             "--score-norm", "--require-sparse", "--data-parallel", "--shard-state",
-            "--block-steps",
+            "--block-steps", "--block-ramp",
         )  # fmt: skip
         kept = [o for o in self.options if not o.startswith(of_updates)]
         return [*kept, "--drop-updates"]

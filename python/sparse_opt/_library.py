@@ -106,6 +106,8 @@ class NewBlocks(ctypes.Structure):
         ("values", ctypes.c_int),
         ("state", ctypes.c_int),
         ("std", ctypes.c_double),
+        ("own_steps", ctypes.c_int32),
+        ("ramp", ctypes.c_int64),
     ]
 
 
@@ -165,7 +167,7 @@ def library() -> ctypes.CDLL:
         ("last_error", text), ("step_manifest_text", text), ("step_name", text),
         ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
         ("step_num_left_dense", i64), ("session_flops", i64), ("step_sharded", i64),
-        ("density_blocks", i64), ("sparsity_text", text), ("sparsity_keys", text), ("session_metadata", text), ("session_step_difference", text),
+        ("density_blocks", i64), ("sparsity_text", text), ("sparsity_options", text), ("sparsity_keys", text), ("session_metadata", text), ("session_step_difference", text),
         ("step_unload", None), ("session_destroy", None), ("sparsity_destroy", None), ("updates_destroy", None),
     ):  # fmt: skip
         getattr(loaded, f"bsr_{name}").restype = result

@@ -62,6 +62,8 @@ class Group:
     new_values: str = _DEFAULT
     new_std: float = _DEFAULT
     new_state: str = _DEFAULT
+    new_step: str = _DEFAULT
+    new_ramp: int = _DEFAULT
 
     def __post_init__(self) -> None:
         said = {name: value for name, value in vars(self).items() if value is not None}
@@ -161,13 +163,15 @@ def groups_of(groups: Groups) -> list[Group]:
     return Rules(groups).groups
 
 
-def score_options(groups: Sequence[Group], options: Sequence[str]) -> list[str]:
-    """Returns the options of a step whose blocks are scored if a group needs it."""
-    are_needed = any(
-        g.method == "rigl" or getattr(g.method, "needs_scores", False) for g in groups
-    )
-    are_there = any(o.startswith("--score-norm") for o in options)
-    return [*options, *(["--score-norm=l1"] if are_needed and not are_there else [])]
+def compile_options(groups: Groups, options: Sequence[str]) -> list[str]:
+    """Returns the options of a step with those that it needs for the groups and has not."""
+    rules = Rules(groups)
+    needed = library().bsr_sparsity_options(rules._handle).decode().split()
+    if any(getattr(g.method, "needs_scores", False) for g in rules.groups):
+        needed.append("--score-norm=l1")
+    named = {option.lstrip("-").partition("=")[0] for option in options}
+    added = [o for o in dict.fromkeys(needed) if o[2:].partition("=")[0] not in named]
+    return [*options, *added]
 
 
 @dataclass
@@ -239,8 +243,8 @@ class Updates:
             most = min(weight.pattern.slots, weight.pattern.blocks)
             weight.first = most if rule.blocks < 0 else rule.blocks
             weight.file = os.fsdecode(rule.file)
-            start = rule.start  # of the rule's memory
-            weight.start = NewBlocks(start.values, start.state, start.std)
+            # Not the rule's memory.
+            weight.start = NewBlocks.from_buffer_copy(rule.start)
             self.members.append(weight)
 
     def __del__(self) -> None:

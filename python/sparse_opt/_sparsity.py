@@ -81,9 +81,7 @@ class Sparsity:
         try:
             self._updates = Updates(rules, steps, members)
         except StepError as error:
-            if "--score-norm" not in str(error):
-                raise
-            raise StepError(f"{error}: compile it with sparsity=groups") from error
+            raise _named(error) from error
         if not step.counters.steps and not step.counters.pattern_updates:
             for member in self._updates.members:
                 self._initialize(member)
@@ -91,7 +89,10 @@ class Sparsity:
             if not member.is_frozen and not member.pattern.is_static:
                 member.start = completed(step, member.pattern, member.start)
                 # Refused before the first step, if at all.
-                step._session.set_new_blocks(member.pattern, member.start)
+                try:
+                    step._session.set_new_blocks(member.pattern, member.start)
+                except StepError as error:
+                    raise _named(error) from error
 
     @property
     def _use(self) -> Use:
@@ -253,6 +254,13 @@ class Sparsity:
             step.write(pattern.name, values)
 
 
+def _named(error: StepError) -> StepError:
+    """Returns an error of a step that was compiled without what its groups need, with what
+    to do."""
+    text = str(error)
+    return StepError(f"{text}: compile it with sparsity=groups") if " compiled with --" in text else error
+
+
 def started(values: str, state: str, std: float) -> NewBlocks:
     """Returns what new blocks begin with, as the runtime takes it."""
     values = _given.choice(values, _library.NEW_VALUES)
@@ -272,7 +280,7 @@ def completed(step: Step, pattern: Pattern, start: NewBlocks) -> NewBlocks:
         return start
     values = step._first_values(pattern.name)
     std = 0.0 if values is None else float(np.sqrt(np.square(values, dtype=np.float64).mean()))
-    return NewBlocks(start.values, start.state, std)
+    return NewBlocks(start.values, start.state, std, start.own_steps, start.ramp)
 
 
 def _method_of(update: PatternUpdate) -> str:

@@ -34,7 +34,7 @@ from sparse_opt._marks import Marks
 from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program, Shapes
 from sparse_opt._ranks import Ranks
-from sparse_opt._rules import Groups, groups_of, score_options
+from sparse_opt._rules import Groups, compile_options
 from sparse_opt._shapes import BatchShapes, Shape
 from sparse_opt._sparsity import completed, started, updates_of
 from sparse_opt._values import Choice, Values, is_kept
@@ -55,6 +55,7 @@ def compile(
     options: Sequence[str] = (),
     sparsity: Groups = (),
     block_steps: bool = False,
+    block_ramp: int = 0,
     comm: Any = None,
     check: int = 2,
     shapes: Sequence[Any] = (),
@@ -83,11 +84,15 @@ def compile(
       library: where to keep the shared library; by default it is not kept.
       options: further options of `sparse-compile`.
       sparsity: the groups that `Sparsity` will update patterns by: the step is compiled
-        with what their methods need, as the scores of blocks of `rigl`.
+        with what they need: the scores of blocks for `rigl`, `block_steps` for
+        `new_step="block"`, `block_ramp` for `new_ramp`.
       block_steps: whether optimizers that correct bias by 1 - beta^t count the steps of
         each block of the marked weights, so that a block that an update of patterns brings
         is corrected as a new weight is, not as the old ones of its matrix are. Runs after
         that are not checked.
+      block_ramp: over how many steps the updates of a block that an update of patterns brings
+        rise to what the optimizer makes: its a-th one is a/block_ramp of that; 0: no ramp.
+        Runs after an update are not checked.
       comm: `MPI.COMM_WORLD` of mpi4py, or `"mpi"` without it, to train with all
         processes that an MPI has started: each calls this, and the step with batches of
         its own; gradients and loss are means over all. Rank 0 compiles, and has the
@@ -106,9 +111,11 @@ def compile(
     """
     given = _compiler.compilable_marks(export, marks, seed)
     options = _given.listed("a list of options of sparse-compile", options)
-    options = score_options(groups_of(sparsity), options) if sparsity else options
     if _given.flag("block_steps", block_steps):
         options = [*options, "--block-steps"]
+    if ramp := _given.integer("block_ramp", block_ramp, 0):
+        options = [*options, f"--block-ramp={ramp}"]
+    options = compile_options(sparsity, options) if sparsity else options
     shapes = _given.listed("a list of batches as shapes", shapes)
     max_shapes = _given.integer("max_shapes", max_shapes, 1)
     program = export.program if isinstance(export, Export) else None

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Literal
@@ -268,28 +269,31 @@ class Values:
                 self._write_dense(name, value)
         self._begin_counts()
 
-    def _counts(self) -> Iterator[tuple[str, Buffer]]:
-        """Yields the numbers that each block has of its own, with the names of those that
-        whole matrices have."""
+    def _counts(self) -> Iterator[tuple[Buffer, Any]]:
+        """Yields the numbers that each block has of its own, with what they are of a block
+        as old as its matrix: a number that the step has of that, or the end of a ramp."""
         for buffer in self.buffers.values():
             if buffer.role == "count":
                 weight = self._step.patterns[buffer.pattern].name
-                yield buffer.name.removesuffix(f" of {weight}"), buffer
+                if length := re.fullmatch(r"constant\((\d+)\)", buffer.init):
+                    yield buffer, np.float32(length[1])
+                else:
+                    yield buffer, self.arrays[buffer.name.removesuffix(f" of {weight}")]
 
     def _begin_counts(self, known: Set[str] = frozenset()) -> None:
         """Makes blocks as old as their matrices, but for counts whose names are known."""
-        for number, buffer in self._counts():
+        for buffer, number in self._counts():
             if buffer.name not in known:
-                self.arrays[buffer.name][...] = self.arrays[number]
+                self.arrays[buffer.name][...] = number
 
     def _has_young_blocks(self) -> bool:
         """Returns whether some blocks have made fewer steps than their matrices."""
-        for number, buffer in self._counts():
+        for buffer, number in self._counts():
             # Of products, the bits may differ.
-            if buffer.init == "zeros":
+            if buffer.init != "ones":
                 blocks = self._session.blocks(self._step.patterns[buffer.pattern])
                 ages = self.arrays[buffer.name][blocks.slot]
-                if (ages != self.arrays[number].astype(np.float32)).any():
+                if (ages != number.astype(np.float32)).any():
                     return True
         return False
 

@@ -36,7 +36,7 @@ from sparse_opt import _given
 from sparse_opt._description import Blocks
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._marks import Marks, listed
-from sparse_opt._rules import Groups, groups_of, score_options
+from sparse_opt._rules import Groups, compile_options, groups_of
 from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step
 from sparse_opt._values import Choice
@@ -238,7 +238,7 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
             )
 
         groups = groups_of(self._groups)
-        options = score_options(groups, self._options)
+        options = compile_options(groups, self._options)
         export = exported()
         if reads != self._counts:
             self._counts = frozenset(reads)

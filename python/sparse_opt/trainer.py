@@ -31,7 +31,7 @@ from sparse_opt import _given
 from sparse_opt._description import Blocks
 from sparse_opt._errors import StepError
 from sparse_opt._marks import Marks, listed
-from sparse_opt._rules import Groups, groups_of, score_options
+from sparse_opt._rules import Groups, compile_options, groups_of
 from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step
 from sparse_opt._values import Choice
@@ -175,7 +175,7 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
             train_step, model, optimizer, inputs, marks=self._marks
         )
         groups = groups_of(self._groups)
-        options = score_options(groups, self._options)
+        options = compile_options(groups, self._options)
         self.step = sparse_opt.compile(
             export, self._marks, device=_device(self.args.device), seed=self.args.seed,
             pattern=self._pattern, options=options, check=self._check,

@@ -252,7 +252,7 @@ TEST(GPUTest, NewBlocksAreThoseOfTheProcessor) {
         Pair pair(matrices, numbers.below(1000));
         if (inGroups)
           pair.gpu->roomBytes = 1;
-        bsr_new_blocks start = {values, state, 0.5};
+        bsr_new_blocks start = {values, state, 0.5, 0, 0};
         for (const Session *session : {&pair.host, &pair.gpu})
           for (int64_t p : {0, 1, 2})
             ASSERT_TRUE(succeeds(

@@ -103,7 +103,7 @@ TEST(NewBlocksTest, AreTheDefinition) {
           Session session = start(step, 11);
           ASSERT_TRUE(succeeds(bsr_session_make_pattern(session.get(), 0, 20)));
           fillSmall(session, m, 0, numbers);
-          bsr_new_blocks rule = {values, state, std};
+          bsr_new_blocks rule = {values, state, std, 0, 0};
           for (double drop : {0.3, 1.0})
             compareUpdate(session, m, rule, std == 0 ? 0.5 : std, [&] {
               bsr_pattern_update set = {BSR_SET, BSR_L1, drop, 0, 0};
@@ -129,7 +129,7 @@ TEST(NewBlocksTest, OfOtherTypes) {
     ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
     require(initBuffer(session, 1, "constant(0.75)"));
     ASSERT_TRUE(succeeds(
-        setNewBlocks(session, {BSR_VALUES_RANDOM, BSR_STATE_MEAN, 0})));
+        setNewBlocks(session, {BSR_VALUES_RANDOM, BSR_STATE_MEAN, 0, 0, 0})));
     ASSERT_TRUE(succeeds(updatePatterns(session, 0.5, nullptr)));
     // The mean of one number is that number, in each type.
     bsr_buffer_info info;
@@ -174,18 +174,55 @@ TEST(NewBlocksTest, CountFromTheirFirst) {
     }
     ASSERT_EQ(regrown, 10);
     ASSERT_TRUE(
-        fails(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_MEAN, 0}),
+        fails(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_MEAN, 0, 0, 0}),
               BSR_INVALID_ARGUMENT,
               "expected new_state first in a step that was compiled "
               "with --block-steps, which counts from it, but got mean "
               "for pattern 'w0'"));
     ASSERT_TRUE(
-        fails(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_KEPT, 0}),
+        fails(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_KEPT, 0, 0, 0}),
               BSR_INVALID_ARGUMENT,
               "expected new_state first in a step that was compiled "
               "with --block-steps, which counts from it, but got kept "
               "for pattern 'w0'"));
   }
+}
+
+// The blocks of the first pattern are at the end of a ramp, new ones at its
+// begin; what the optimizer keeps may be what it was then.
+TEST(NewBlocksTest, BeginTheirRamp) {
+  Matrix m = {12, 20, 4, 2, 24};
+  Json manifest = makeManifest({m});
+  manifest["buffers"][1]["role"] = "count";
+  manifest["buffers"][1]["init"] = "constant(30)";
+  manifest["buffers"][1]["shape"] = {24, 1, 1};
+  Step step = load(manifest);
+  Session session = start(step, 11);
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
+  std::map<Place, int32_t> old = Blocks(session, m, 0).slots;
+  for (auto &[place, slot] : old)
+    ASSERT_EQ(read(session, 1, 24)[size_t(slot)], 30);
+  ASSERT_TRUE(succeeds(setNewBlocks(
+      session, {BSR_VALUES_ZERO, BSR_STATE_KEPT, 0, /*own_steps=*/0, 30})));
+  bsr_pattern_update set = {BSR_SET, BSR_L1, 0.5, 0, 0};
+  ASSERT_TRUE(succeeds(bsr_session_update(session.get(), &set, 1)));
+  int regrown = 0;
+  for (auto &[place, slot] : Blocks(session, m, 0).slots) {
+    bool isNew = !old.count(place);
+    regrown += isNew;
+    ASSERT_EQ(read(session, 1, 24)[size_t(slot)], isNew ? 0 : 30);
+  }
+  ASSERT_EQ(regrown, 6); // all that were absent
+  ASSERT_TRUE(fails(
+      setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_FIRST, 0, 0, 40}),
+      BSR_INVALID_ARGUMENT,
+      "expected a step compiled with --block-ramp=40 for that new_ramp, but "
+      "got one with --block-ramp=30 for pattern 'w0'"));
+  ASSERT_TRUE(
+      fails(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_FIRST, 0, 1, 0}),
+            BSR_INVALID_ARGUMENT,
+            "expected a step compiled with --block-steps for new_step block, "
+            "but got one without for pattern 'w0'"));
 }
 
 TEST(NewBlocksTest, Refusals) {
@@ -196,23 +233,26 @@ TEST(NewBlocksTest, Refusals) {
     ASSERT_TRUE(fails(setNewBlocks(session, start), BSR_INVALID_ARGUMENT,
                       sentence + " for pattern 'w0'"));
   };
-  refuses({bsr_new_values(2), BSR_STATE_FIRST, 0},
+  refuses({bsr_new_values(2), BSR_STATE_FIRST, 0, 0, 0},
           "expected first values from 0 to 1, but got 2");
-  refuses({BSR_VALUES_ZERO, bsr_new_state(3), 0},
+  refuses({BSR_VALUES_ZERO, bsr_new_state(3), 0, 0, 0},
           "expected first state from 0 to 2, but got 3");
-  refuses({BSR_VALUES_RANDOM, BSR_STATE_FIRST, NAN},
+  refuses({BSR_VALUES_RANDOM, BSR_STATE_FIRST, NAN, 0, 0},
           "expected a standard deviation of at least 0, but got nan");
   ASSERT_TRUE(fails(setNewBlocks(session, {}, 1), BSR_INVALID_ARGUMENT,
                     "expected the index of one of 1 patterns, but got 1"));
+  refuses({BSR_VALUES_ZERO, BSR_STATE_FIRST, 0, 0, 40},
+          "expected a step compiled with --block-ramp=40 for that new_ramp, "
+          "but got one with --block-ramp=0");
   Json manifest = makeManifest({{8, 8, 2, 2, 8}});
   manifest["buffers"][0].erase("init");
   step = load(manifest);
   session = start(step);
-  refuses({BSR_VALUES_RANDOM, BSR_STATE_FIRST, 0},
+  refuses({BSR_VALUES_RANDOM, BSR_STATE_FIRST, 0, 0, 0},
           "expected a standard deviation (new_std) of the random values of new "
           "blocks, but got a weight that does not begin by normal(s)");
-  ASSERT_TRUE(
-      succeeds(setNewBlocks(session, {BSR_VALUES_RANDOM, BSR_STATE_KEPT, 1})));
+  ASSERT_TRUE(succeeds(
+      setNewBlocks(session, {BSR_VALUES_RANDOM, BSR_STATE_KEPT, 1, 0, 0})));
   // Half of the first moments is another process's.
   manifest["sharded"] = 2;
   manifest["buffers"][1]["role"] = "state";
@@ -220,9 +260,9 @@ TEST(NewBlocksTest, Refusals) {
   manifest["buffers"][1]["shape"] = {4, 2, 2};
   step = load(manifest);
   session = start(step);
-  refuses({BSR_VALUES_ZERO, BSR_STATE_MEAN, 0},
+  refuses({BSR_VALUES_ZERO, BSR_STATE_MEAN, 0, 0, 0},
           "expected state that is whole on each process for new_state mean, "
           "but got shards of 'm.w0'");
-  ASSERT_TRUE(
-      succeeds(setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_KEPT, 0})));
+  ASSERT_TRUE(succeeds(
+      setNewBlocks(session, {BSR_VALUES_ZERO, BSR_STATE_KEPT, 0, 0, 0})));
 }

@@ -79,7 +79,7 @@ TEST(SparsityTest, Keys) {
   Json group = Json::parse(defaults)[0],
        keys = Json::parse(bsr_sparsity_keys());
   ASSERT_EQ(keys.size(), group.size());
-  ASSERT_EQ(keys.size(), 21u);
+  ASSERT_EQ(keys.size(), 23u);
   size_t names = 0;
   for (const Json &key : keys) {
     ASSERT_EQ(key["default"], group[key["name"].get<std::string>()]);
@@ -101,9 +101,9 @@ TEST(SparsityTest, Keys) {
       ++names;
     }
   }
-  ASSERT_EQ(names, 45u);
+  ASSERT_EQ(names, 49u);
   ASSERT_EQ(std::string(bsr_sparsity_text(nullptr)), "");
-  ASSERT_EQ(bsr_sparsity_needs_scores(nullptr), 0);
+  ASSERT_EQ(std::string(bsr_sparsity_options(nullptr)), "");
 }
 
 TEST(SparsityTest, Text) {
@@ -128,8 +128,16 @@ TEST(SparsityTest, Text) {
   ASSERT_EQ(groups[1]["new_state"], "first");
   ASSERT_EQ(groups[1]["method"], "static");
   ASSERT_EQ(textOf(read(textOf(rules))), textOf(rules));
-  ASSERT_EQ(bsr_sparsity_needs_scores(rules.get()), 1);
-  ASSERT_EQ(bsr_sparsity_needs_scores(read("{}").get()), 0);
+  auto optionsOf = [](const char *text) {
+    return std::string(bsr_sparsity_options(read(text).get()));
+  };
+  ASSERT_EQ(bsr_sparsity_options(rules.get()), std::string("--score-norm=l1"));
+  ASSERT_EQ(optionsOf("{}"), "");
+  ASSERT_EQ(optionsOf("[]"), "");
+  ASSERT_EQ(optionsOf(R"({"new_step": "block"})"), "--block-steps");
+  ASSERT_EQ(optionsOf(R"([{"match": "a", "new_step": "block", "new_ramp": 20},
+    {"regrow": {"step": "block", "ramp": 20}, "method": "rigl", "every": 5}])"),
+            "--score-norm=l1 --block-steps --block-ramp=20");
   ASSERT_EQ(textOf(read("[]")), "[]");
 }
 
@@ -256,6 +264,18 @@ TEST(SparsityTest, RefusesTogether) {
   refuses(R"({"new_std": 0.5})",
           start + "new_std' to be left out unless new_values is random, but "
                   "got 0.5");
+  refuses(R"({"new_step": "block", "new_state": "mean"})",
+          start + "new_state' to be first beside new_step block, which counts "
+                  "from it, but got mean");
+  refuses(R"({"new_ramp": 1})",
+          start + "new_ramp' to be 0, or from 2 to 16777216, but got 1");
+  refuses(R"([{"match": "a"}, {"new_ramp": 5}])",
+          "expected configuration key 'sparsity[1].new_ramp' to be that of "
+          "sparsity[0], 0, since a step has one for all weights, but got 5");
+  refuses(R"([{"new_step": "block"}, {"new_step": "matrix"}])",
+          "expected configuration key 'sparsity[1].new_step' to be that of "
+          "sparsity[0], block, since a step has one for all weights, but got "
+          "matrix");
   refuses(R"({"init": "file"})",
           start + "file' to have a value for init file, but got none");
   refuses(R"({"file": "x"})",

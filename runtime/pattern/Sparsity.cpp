@@ -86,6 +86,14 @@ static const std::vector<GroupKey> &keys() {
        "mean over other blocks of the matrix, or that of the pruned block "
        "whose place in memory it takes",
        {0, 0, {"first", "mean", "kept"}}},
+      {"new_step",
+       &Group::newStep,
+       "whose steps correct the bias of a regrown block's moments: its "
+       "matrix's, or those of the block itself; the same in all groups",
+       {0, 0, {"matrix", "block"}}},
+      {"new_ramp", &Group::newRamp,
+       "over how many steps the updates of a regrown block rise to what the "
+       "optimizer makes; 0 for no ramp; the same in all groups"},
   };
   return table;
 }
@@ -116,6 +124,8 @@ static const std::map<std::string, const char *> &aliases() {
       {"regrow.values", "new_values"},
       {"regrow.std", "new_std"},
       {"regrow.state", "new_state"},
+      {"regrow.step", "new_step"},
+      {"regrow.ramp", "new_ramp"},
   };
   return table;
 }
@@ -307,8 +317,44 @@ static void check(const Group &group, const std::string &where) {
           "to be largest or file where there is a file, but got random");
   require(group.newStd == 0 || group.newValues == "random", "new_std",
           "to be left out unless new_values is random, but got ", group.newStd);
+  require(group.newStep == "matrix" || group.newState == "first", "new_state",
+          "to be first beside new_step block, which counts from it, but got ",
+          group.newState);
+  require(group.newRamp != 1 && group.newRamp <= 1 << 24, "new_ramp",
+          "to be 0, or from 2 to ", 1 << 24, ", but got ", group.newRamp);
   require(group.distribution == "uniform" || group.density > 0, "density",
           "to have a value to distribute by erk, but got none");
+}
+
+/// Fails unless all of `groups` say the same of what a step has for all of its
+/// weights.
+static void checkTogether(const std::vector<Group> &groups) {
+  auto require = [&](const char *name, auto field) {
+    for (size_t i = 1; i < groups.size(); ++i)
+      if (groups[i].*field != groups[0].*field)
+        fail("expected configuration key '", groupName(i, groups.size()), ".",
+             name, "' to be that of sparsity[0], ", groups[0].*field,
+             ", since a step has one for all weights, but got ",
+             groups[i].*field);
+  };
+  require("new_step", &Group::newStep);
+  require("new_ramp", &Group::newRamp);
+}
+
+/// The options as `bsr_sparsity_options` returns them.
+static std::string optionsOf(const std::vector<Group> &groups) {
+  std::string options;
+  auto add = [&](const std::string &option) {
+    options += (options.empty() ? "--" : " --") + option;
+  };
+  if (std::any_of(groups.begin(), groups.end(),
+                  [](const Group &group) { return group.method == "rigl"; }))
+    add("score-norm=l1");
+  if (groups[0].newStep == "block")
+    add("block-steps");
+  if (groups[0].newRamp)
+    add("block-ramp=" + std::to_string(groups[0].newRamp));
+  return options;
 }
 
 /// The groups as `bsr_sparsity_text` returns them.
@@ -364,6 +410,10 @@ bsr_status bsr_sparsity_create(const char *description, const char *settings,
       change(made->groups, parse(settings, "settings of sparsity"));
     for (size_t i = 0; i < made->groups.size(); ++i)
       check(made->groups[i], groupName(i, made->groups.size()));
+    if (!made->groups.empty()) {
+      checkTogether(made->groups);
+      made->options = optionsOf(made->groups);
+    }
     made->text = textOf(made->groups);
     *sparsity = made.release();
   });
@@ -375,10 +425,8 @@ const char *bsr_sparsity_text(const bsr_sparsity *sparsity) {
   return sparsity ? sparsity->text.c_str() : "";
 }
 
-int32_t bsr_sparsity_needs_scores(const bsr_sparsity *sparsity) {
-  return sparsity &&
-         std::any_of(sparsity->groups.begin(), sparsity->groups.end(),
-                     [](const Group &g) { return g.method == "rigl"; });
+const char *bsr_sparsity_options(const bsr_sparsity *sparsity) {
+  return sparsity ? sparsity->options.c_str() : "";
 }
 
 const char *bsr_sparsity_keys(void) {

@@ -41,6 +41,8 @@ struct SparsityGroup {
   std::string newValues = "zero";
   double newStd = 0;
   std::string newState = "first";
+  std::string newStep = "matrix";
+  int64_t newRamp = 0;
 
   /// No keys: whether a description says what method, and when.
   bool saysMethod = false, saysWhen = false;
@@ -58,7 +60,7 @@ std::string groupName(size_t index, size_t count);
 
 struct bsr_sparsity {
   std::vector<bsr::SparsityGroup> groups;
-  std::string text;
+  std::string text, options;
 };
 
 #endif // BSR_RUNTIME_PATTERN_SPARSITY_H

@@ -72,7 +72,7 @@ static bsr_schedule scheduleOf(const SparsityGroup &group) {
 static bsr_new_blocks startOf(const SparsityGroup &group) {
   return {enumOf<bsr_new_values>(group.newValues, {"zero", "random"}),
           enumOf<bsr_new_state>(group.newState, {"first", "mean", "kept"}),
-          group.newStd};
+          group.newStd, group.newStep == "block", group.newRamp};
 }
 
 /// Fails unless a caller can mean `weight`.

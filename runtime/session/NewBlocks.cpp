@@ -21,10 +21,22 @@ static uint64_t repeated(bsr_type type, double value) {
   return bits;
 }
 
+/// Over how many steps the updates of a new block rise, where `buffer` counts
+/// these; else 0.
+static int64_t lengthOfRamp(const Buffer &buffer) {
+  if (buffer.role != "count")
+    return 0;
+  auto rule = parseInitRule(buffer.init, buffer.type);
+  bool isRamp = rule && rule->kind == InitRule::Constant && rule->argument > 1;
+  return isRamp ? int64_t(rule->argument) : 0;
+}
+
 uint64_t bsr_session::bitsOfNew(const Pattern &pattern, int32_t values) const {
   const Buffer &buffer = manifest().buffers[values];
   auto rule = parseInitRule(buffer.init, buffer.type);
   if (values == pattern.weight || !rule || rule->kind != InitRule::Constant)
+    return 0;
+  if (lengthOfRamp(buffer)) // blocks of the first pattern are at its end
     return 0;
   return repeated(buffer.type, rule->argument);
 }
@@ -53,14 +65,24 @@ void bsr_session::setNewBlocks(int64_t index, bsr_new_blocks start) {
            state);
   if (!(start.std >= 0 && std::isfinite(start.std)))
     refuse("expected a standard deviation of at least 0, but got ", start.std);
-  auto isOfCount = [&](int32_t values) {
-    return manifest().buffers[values].role == "count";
-  };
-  if (start.state != BSR_STATE_FIRST &&
-      std::any_of(pattern.values.begin(), pattern.values.end(), isOfCount))
+  bool hasSteps = false;
+  int64_t ramp = 0;
+  for (int32_t values : pattern.values)
+    if (const Buffer &buffer = manifest().buffers[values];
+        int64_t length = lengthOfRamp(buffer))
+      ramp = length;
+    else
+      hasSteps |= buffer.role == "count";
+  if (start.state != BSR_STATE_FIRST && hasSteps)
     refuse("expected new_state first in a step that was compiled with "
            "--block-steps, which counts from it, but got ",
            start.state == BSR_STATE_MEAN ? "mean" : "kept");
+  if (start.own_steps && !hasSteps)
+    refuse("expected a step compiled with --block-steps for new_step block, "
+           "but got one without");
+  if (start.ramp && start.ramp != ramp)
+    refuse("expected a step compiled with --block-ramp=", start.ramp,
+           " for that new_ramp, but got one with --block-ramp=", ramp);
   if (start.values == BSR_VALUES_RANDOM && start.std == 0) {
     const Buffer &weight = manifest().buffers[pattern.weight];
     auto rule = parseInitRule(weight.init, weight.type);

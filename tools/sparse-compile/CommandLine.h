@@ -190,6 +190,11 @@ struct CommandLine {
                      "steps of each block of marked weights, so that regrown "
                      "blocks begin as new weights do"),
       llvm::cl::init(false), llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> blockRamp{
+      "block-ramp",
+      llvm::cl::desc("Let the updates of a regrown block of a marked weight "
+                     "rise to what the optimizer makes, over so many steps"),
+      llvm::cl::value_desc("steps"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> scoreNorm{
       "score-norm",
       llvm::cl::desc(

@@ -78,6 +78,7 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
     if (isOfAttention(mark))
       step.attentionMarks.push_back(mark);
   step.blockSteps = options.blockSteps.getValue();
+  step.blockRamp = options.blockRamp.getValue();
   step.scoreNorm = options.scoreNorm.getValue();
   step.dataParallel = options.dataParallel.getValue();
   step.shardState = options.shardState.getValue();

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <set>
+#include <sstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -97,7 +98,7 @@ static bool saysHowToCompile(std::string_view option) {
       "wgmma-rate",    "l2-bandwidth",   "memory-bandwidth", "launch-time",
       "overlap",       "attention-keys", "score-norm",       "shard-state",
       "stages",        "stage",          "memory",           "micro-batches",
-      "schedule",      "max-operations"};
+      "schedule",      "max-operations", "block-ramp"};
   static const std::set<std::string_view> flags = {
       "print-report",   "cubin",
       "assemble",       "drop-updates",
@@ -138,12 +139,20 @@ static std::vector<std::string> findOptions(const Config &config,
   requireOptions(options);
   if (target != "cpu")
     options.insert(options.begin(), "--target=" + target);
-  bool haveScores = std::any_of(options.begin(), options.end(),
-                                [](const std::string &option) {
-                                  return option.find("-score-norm") <= 1;
-                                });
-  if (bsr_sparsity_needs_scores(config.sparsity.rules()) && !haveScores)
-    options.push_back("--score-norm=l1");
+  // Those that it has count.
+  auto nameOf = [](std::string_view option) {
+    option.remove_prefix(
+        std::min(option.find_first_not_of('-'), option.size()));
+    return option.substr(0, option.find('='));
+  };
+  size_t own = options.size();
+  std::istringstream needed(bsr_sparsity_options(config.sparsity.rules()));
+  for (std::string option; needed >> option;)
+    if (std::none_of(options.begin(), options.begin() + int64_t(own),
+                     [&](const std::string &other) {
+                       return nameOf(other) == nameOf(option);
+                     }))
+      options.push_back(option);
   return options;
 }
 

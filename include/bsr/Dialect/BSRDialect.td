@@ -69,8 +69,8 @@ def BSR_Dialect : Dialect {
     arguments carry `bsr.name` (a dotted path, unique per role), where they are
     updated `bsr.result` (the index of the result that is the argument's next
     value), and optionally `bsr.role` (`param`, `state`, `buffer`, `constant`, `batch`,
-    `lr`, `seed`, `step`, `apply`, `pattern`; of results `loss`, `metric`,
-    `scores`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
+    `lr`, `seed`, `step`, `apply`, `pattern`, and `count`, of numbers that each block counts for
+    itself, `[slots, 1, 1]` in f32; of results `loss`, `metric`, `scores`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
     `constant(x)`, `normal(stddev)`), `bsr.aliases` (other names of a tied weight),
     and, after `bsr-mark`, `bsr.mark` or, on masks, `bsr.mask`. An argument of which the
     step as it was exported had another form, as `bsr-unstack`, `bsr-split-weights`

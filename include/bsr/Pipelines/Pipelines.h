@@ -51,6 +51,10 @@ struct StepOptions {
   PassOptions::Option<bool> blockSteps{parent, "block-steps",
                                        llvm::cl::desc("Run `bsr-count-blocks`"),
                                        llvm::cl::init(false)};
+  PassOptions::Option<int64_t> blockRamp{
+      parent, "block-ramp",
+      llvm::cl::desc("Run `bsr-ramp-blocks` over as many steps"),
+      llvm::cl::init(0)};
   PassOptions::Option<std::string> scoreNorm{
       parent, "score-norm",
       llvm::cl::desc("Run `bsr-score-blocks` with this norm"),

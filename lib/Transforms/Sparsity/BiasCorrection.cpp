@@ -3,6 +3,7 @@
 // What the numbers of a step have to do with how many steps were made.
 
 #include "BiasCorrection.h"
+#include "BlockCounts.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attributes.h"
@@ -93,11 +94,6 @@ Value BiasCorrections::strip(Value value) {
   return value;
 }
 
-Value BiasCorrections::getNext(BlockArgument state) {
-  auto result = attrs::result.ofArg(step, state.getArgNumber());
-  return step.getBody().front().getTerminator()->getOperand(result.getInt());
-}
-
 /// Whether `next` is `state` + 1, or, in some cases, `state` or a constant, the
 /// largest count. One that begins again at 0 counts something else.
 bool BiasCorrections::countsOn(Value next, BlockArgument state) {
@@ -147,7 +143,7 @@ BiasCorrections::BiasCorrections(func::FuncOp step) : step(step) {
     if (!type || type.getRank() != 0 || !isCounting(type.getElementType()) ||
         !attrs::result.ofArg(step, argument.getArgNumber()))
       continue;
-    Value after = getNext(argument);
+    Value after = getNextValue(step, argument);
     bool isCount = countsOn(after, argument);
     if (!isCount && !multipliesOn(after, argument))
       continue;

@@ -45,9 +45,6 @@ public:
   /// result of an operation on numbers, or an argument of the step.
   Value getNumber(Value value);
 
-  /// The value of `state`, a step count or a product, after the step.
-  Value getNext(BlockArgument state);
-
   /// An operation that uses a power or a product otherwise than in a
   /// correction, among what `getPart` was asked for; null if there is none.
   Operation *getUnknown() const { return unknown; }

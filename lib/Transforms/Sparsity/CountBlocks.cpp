@@ -3,6 +3,7 @@
 // Counts the steps of each block of a weight, and corrects its bias by them.
 
 #include "BiasCorrection.h"
+#include "BlockCounts.h"
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Step.h"
@@ -51,10 +52,6 @@ private:
   Value build(OpBuilder &b, Location loc, Entry entry,
               DenseMap<Entry, Value> &known);
   BlockArgument getCounts(BlockArgument state);
-  RankedTensorType getType(Type element) const {
-    int64_t slots = cast<RankedTensorType>(weight.getType()).getDimSize(0);
-    return RankedTensorType::get({slots, 1, 1}, element);
-  }
 
   func::FuncOp step;
   BiasCorrections &corrections;
@@ -153,7 +150,7 @@ Value BlockNumbers::compute(OpBuilder &b, Location loc, Value number,
   visit(entry, inputs, seen);
   SmallVector<Value> read;
   SmallVector<AffineMap> maps;
-  RankedTensorType type = getType(element);
+  RankedTensorType type = getCountType(weight, element);
   for (Entry input : inputs) {
     Value value = input.getPointer();
     read.push_back(input.getInt() ? getCounts(cast<BlockArgument>(value))
@@ -184,21 +181,10 @@ BlockArgument BlockNumbers::getCounts(BlockArgument state) {
   auto [known, isNew] = counts.insert({state, BlockArgument()});
   if (!isNew)
     return known->second;
-  OpBuilder b(step.getContext());
-  auto getName = [&](BlockArgument argument) {
-    return attrs::name.ofArg(step, argument.getArgNumber()).getValue();
-  };
   bool isCount = corrections.getPart(state) == Part::Count;
-  DictionaryAttr list = b.getDictionaryAttr(
-      {attrs::init.with(b.getStringAttr(isCount ? "zeros" : "ones")),
-       attrs::name.with(
-           b.getStringAttr(getName(state) + " of " + getName(weight))),
-       attrs::pattern.with(attrs::pattern.ofArg(step, weight.getArgNumber())),
-       attrs::role.with(b.getStringAttr("count"))});
-  unsigned index = step.getNumArguments();
-  (void)step.insertArgument(index, getType(b.getF32Type()), list,
-                            weight.getLoc());
-  return known->second = step.getArgument(index);
+  StringAttr name = attrs::name.ofArg(step, state.getArgNumber());
+  return known->second = addCount(step, weight, name.getValue(),
+                                  isCount ? "zeros" : "ones");
 }
 
 void BlockNumbers::carry() {
@@ -208,12 +194,8 @@ void BlockNumbers::carry() {
     auto [state, argument] = *(counts.begin() + i);
     OpBuilder b(terminator);
     Location loc = argument.getLoc();
-    Value next = compute(b, loc, corrections.getNext(state), b.getF32Type());
-    unsigned index = step.getNumResults();
-    terminator->insertOperands(terminator->getNumOperands(), next);
-    (void)step.insertResult(index, next.getType(), DictionaryAttr());
-    attrs::result.setOfArg(step, argument.getArgNumber(),
-                           b.getI64IntegerAttr(index));
+    Value next = compute(b, loc, getNextValue(step, state), b.getF32Type());
+    carryCount(step, argument, next);
   }
 }
 
@@ -285,18 +267,7 @@ struct CountBlocks : bsr::impl::BSRCountBlocksBase<CountBlocks> {
       return;
     if (failed(getReturn(step)))
       return signalPassFailure();
-    SmallVector<BlockArgument> weights;
-    DenseSet<Attribute> known;
-    for (BlockArgument argument : step.getArguments()) {
-      unsigned index = argument.getArgNumber();
-      auto pattern = attrs::pattern.ofArg(step, index);
-      StringAttr role = attrs::role.ofArg(step, index);
-      if (pattern && (!role || role == "param") &&
-          attrs::name.ofArg(step, index) ==
-              attrs::name.ofArg(step, pattern.getInt()) &&
-          attrs::result.ofArg(step, index))
-        weights.push_back(argument);
-    }
+    SmallVector<BlockArgument> weights = getDynamicWeights(step);
     if (weights.empty())
       return;
     BiasCorrections corrections(step);
@@ -311,7 +282,7 @@ struct CountBlocks : bsr::impl::BSRCountBlocksBase<CountBlocks> {
 
   LogicalResult countBlocks(func::FuncOp step, BlockArgument weight,
                             BiasCorrections &corrections) {
-    Value next = corrections.getNext(weight);
+    Value next = getNextValue(step, weight);
     if (next == weight)
       return success();
     StringAttr name = attrs::name.ofArg(step, weight.getArgNumber());

@@ -88,7 +88,7 @@ class Sparsity:
                         f"expected configuration key '{name}.{key}' to be left out for layers,"
                         f" but got '{value}': sparsify chooses the blocks that they begin with"
                     )
-            for key in ("new_values", "new_std", "new_state"):
+            for key in ("new_values", "new_std", "new_state", "new_step", "new_ramp"):
                 if (value := getattr(group, key)) != getattr(Group(), key):
                     raise StepError(
                         f"expected configuration key '{name}.{key}' to be left out for layers,"

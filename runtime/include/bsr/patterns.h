@@ -142,13 +142,17 @@ typedef struct bsr_new_blocks {
   bsr_new_state state;
   double std; // of random values, the standard deviation, at least 0; 0 for s
               // where the `init` of the weight is normal(s)
+  int32_t own_steps; // 1 if the optimizer has to count the steps of each block
+  int64_t ramp;      // over how many steps its updates have to rise to what the
+                     // optimizer makes; 0 for any
 } bsr_new_blocks;
 
 /// Says what blocks of `pattern` begin with that later updates and replacements
 /// regrow, zeros and BSR_STATE_FIRST unless this was called. No checkpoint has
 /// it. Fails for random values of a weight of which neither says the standard
-/// deviation, for means of state of which a process has a share, and for a
-/// static pattern.
+/// deviation, for means of state of which a process has a share, for steps of
+/// their own or a ramp that the step was not compiled with, and for a static
+/// pattern.
 BSR_API bsr_status bsr_session_set_new_blocks(bsr_session *session,
                                               int64_t pattern,
                                               const bsr_new_blocks *start);

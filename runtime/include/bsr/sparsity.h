@@ -37,8 +37,11 @@ BSR_API void bsr_sparsity_destroy(bsr_sparsity *sparsity);
 /// objects, each with all keys, under their own names.
 BSR_API const char *bsr_sparsity_text(const bsr_sparsity *sparsity);
 
-/// 1 if a group's method is rigl, which needs a step with scores.
-BSR_API int32_t bsr_sparsity_needs_scores(const bsr_sparsity *sparsity);
+/// The options of sparse-compile that a step for these rules needs, with a
+/// space between two: "--score-norm=l1" if a group's method is rigl,
+/// "--block-steps" for new_step block, "--block-ramp=n" for new_ramp n; empty
+/// if there are none.
+BSR_API const char *bsr_sparsity_options(const bsr_sparsity *sparsity);
 
 /// The keys of a group as JSON, an array of objects in the order of
 /// `bsr_sparsity_text`:

@@ -2,7 +2,8 @@
 #
 # Steps of each block, through the runtime's updates, against a dense masked reference in
 # float64 in which each entry has a count of its own: AdamW, LAMB with a norm of the whole
-# matrix, and a loss scale, whose overflows count for nobody.
+# matrix, and a loss scale, whose overflows count for nobody but a ramp. And ramps, over
+# which updates of new blocks rise, with such counts and without.
 
 # RUN: rm -rf %t && mkdir %t
 # RUN: %numpy_python -u %s %src_root/test/Integration/Inputs/optimizers %t | FileCheck %s
@@ -23,20 +24,22 @@ START = {name: rng.normal(size=shape) * 0.3 for name, shape in SHAPES.items()}
 x, y = rng.normal(size=(16, 32)), rng.normal(size=(16, 16))
 
 
-def made(optimizer, block, block_steps=True, library=None):
+def made(optimizer, block, block_steps=True, block_ramp=0, library=None):
     text = gzip.decompress((Path(sys.argv[1]) / f"{optimizer}.mlir.gz").read_bytes()).decode()
     mark = sparse_opt.Mark("params.w", block=block, density=0.5)
     return sparse_opt.compile(
-        text, mark, seed=5, block_steps=block_steps, options=["-O", "1"], library=library
-    )
+        text, mark, seed=5, block_steps=block_steps, block_ramp=block_ramp,
+        options=["-O", "1"], library=library,
+    )  # fmt: skip
 
 
 class Reference:
-    """Weights, moments and ages, dense."""
+    """Weights, moments and ages, dense; `run` counts runs of the step since a block came."""
 
-    def __init__(self, step, optimizer):
-        self.optimizer, self.w = optimizer, dict(START)
+    def __init__(self, step, optimizer, ramp=0):
+        self.optimizer, self.ramp, self.w = optimizer, ramp, dict(START)
         self.m, self.v, self.age = ({n: np.zeros(s) for n, s in SHAPES.items()} for _ in range(3))
+        self.run = {n: np.full(s, np.inf) for n, s in SHAPES.items()}
         self.slots, self.mask = {}, {"b": 1}
         self.follow(step)
 
@@ -54,6 +57,7 @@ class Reference:
                     new += 1
                     for tensor in (self.w, self.m, self.v, self.age):
                         tensor[name][here] = 0
+                    self.run[name][here] = 0
             for tensor in (self.w, self.m, self.v, self.age):
                 tensor[name] = tensor[name] * mask
             self.slots[name], self.mask[name] = slots, mask
@@ -64,6 +68,8 @@ class Reference:
         error = h @ self.w["w2"] + self.w["b"] - y
         dy = 2 * error / error.size
         g = {"w1": x.T @ ((dy @ self.w["w2"].T) * (1 - h**2)), "w2": h.T @ dy, "b": dy.sum(0)}
+        for name in SHAPES:
+            self.run[name] = self.run[name] + 1
         for name in SHAPES if finite else ():
             gradient = g[name] * self.mask[name]
             self.age[name] = self.age[name] + 1
@@ -74,7 +80,8 @@ class Reference:
             u = m / (np.sqrt(v) + EPS) + DECAY * self.w[name]
             if self.optimizer == "lamb":
                 u = u * np.linalg.norm(self.w[name]) / np.linalg.norm(u)
-            self.w[name] = self.w[name] - RATE * u
+            share = np.minimum(self.run[name] / self.ramp, 1) if self.ramp else 1
+            self.w[name] = self.w[name] - RATE * u * share
 
 
 def apart(step, reference):
@@ -82,21 +89,21 @@ def apart(step, reference):
     return max(np.abs(found[n] - reference.w[n]).max() for n in found)
 
 
-def begin(optimizer, block):
-    step = made(optimizer, block)
+def begin(optimizer, block, block_steps=True, ramp=0):
+    step = made(optimizer, block, block_steps, ramp)
     for name, value in START.items():
         step.write(f"state.params.{name}", value.astype(np.float32))
     if optimizer == "scaled":
         step.arrays["state.scale"][...] = 2.0**16
-    return step, Reference(step, optimizer)
+    return step, Reference(step, optimizer, ramp)
 
 
 # The first update of an entry is the sign of its gradient, which rounding may change a little
 # where it is as small as epsilon; counts of matrices are off by several rates.
 batch = {"batch.x": x.astype(np.float32), "batch.y": y.astype(np.float32)}
 for optimizer in ("adamw", "lamb", "scaled"):
-    for block in (8, (16, 2), 1):
-        step, reference = begin(optimizer, block)
+    for block, ramp in ((8, 0), ((16, 2), 0), (1, 0), (8, 7), (1, 3)):
+        step, reference = begin(optimizer, block, ramp=ramp)
         most, new = 0.0, 0
         for i in range(14):
             overflows = optimizer == "scaled" and i == 5
@@ -110,16 +117,22 @@ for optimizer in ("adamw", "lamb", "scaled"):
             if i % 4 == 3:
                 step.update_patterns(0.4, method=dense_adam.Chance())
                 new += reference.follow(step)
-        print(f"{optimizer} {block}: {new > 0} {most < RATE / 20}")
-# CHECK: adamw 8: True True
-# CHECK-NEXT: adamw (16, 2): True True
-# CHECK-NEXT: adamw 1: True True
-# CHECK-NEXT: lamb 8: True True
-# CHECK-NEXT: lamb (16, 2): True True
-# CHECK-NEXT: lamb 1: True True
-# CHECK-NEXT: scaled 8: True True
-# CHECK-NEXT: scaled (16, 2): True True
-# CHECK-NEXT: scaled 1: True True
+        print(f"{optimizer} {block} {ramp}: {new > 0} {most < RATE / 20}")
+# CHECK: adamw 8 0: True True
+# CHECK-NEXT: adamw (16, 2) 0: True True
+# CHECK-NEXT: adamw 1 0: True True
+# CHECK-NEXT: adamw 8 7: True True
+# CHECK-NEXT: adamw 1 3: True True
+# CHECK-NEXT: lamb 8 0: True True
+# CHECK-NEXT: lamb (16, 2) 0: True True
+# CHECK-NEXT: lamb 1 0: True True
+# CHECK-NEXT: lamb 8 7: True True
+# CHECK-NEXT: lamb 1 3: True True
+# CHECK-NEXT: scaled 8 0: True True
+# CHECK-NEXT: scaled (16, 2) 0: True True
+# CHECK-NEXT: scaled 1 0: True True
+# CHECK-NEXT: scaled 8 7: True True
+# CHECK-NEXT: scaled 1 3: True True
 
 # Checkpoints are converted with the ages of their blocks, and not without.
 folder = sys.argv[2]

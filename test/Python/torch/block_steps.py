@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Steps of each block: PyTorch's own optimizers in float64, of blocks that are parameters of
-# their own, beside compiled steps whose blocks have counts of their own.
+# their own, beside compiled steps whose blocks have counts of their own. And ramps, of any
+# optimizer.
 
 # RUN: rm -rf %t && mkdir %t && env SPARSE_OPT_CACHE=%t/cache %python -u %s %t | FileCheck %s --implicit-check-not=accepted --implicit-check-not=Traceback
 
@@ -57,9 +58,11 @@ def made(make, block, before=0, **options):
 class Blocks:
     """The blocks of a step, each with an optimizer of its own."""
 
-    def __init__(self, step, make):
-        self.make, self.pattern, self.blocks = make, step.patterns["weight"], {}
+    def __init__(self, step, make, ramp=0):
+        self.make, self.ramp, self.pattern, self.blocks = make, ramp, step.patterns["weight"], {}
+        self.ages = {}
         self.follow(step)
+        self.ages = {}  # the first blocks have no ramp
 
     def follow(self, step):
         """Drops what an update has pruned, and begins what it has brought."""
@@ -70,7 +73,7 @@ class Blocks:
         for place in places:
             if place not in old:
                 block = torch.nn.Parameter(w[dense_adam.part(self.pattern, place)].clone())
-                self.blocks[place] = block, self.make([block])
+                self.blocks[place], self.ages[place] = (block, self.make([block])), 0
         return len(places) - sum(place in old for place in places)
 
     def weight(self):
@@ -84,22 +87,31 @@ class Blocks:
         gradient = 2 / target.numel() * (x @ w.T - target).T @ x
         for place, (block, optimizer) in self.blocks.items():
             block.grad = gradient[dense_adam.part(self.pattern, place)].clone()
+            before = block.detach().clone()
             optimizer.step()
+            self.ages[place] = age = self.ages.get(place, self.ramp) + 1
+            if age < self.ramp:
+                block.data = before + age / self.ramp * (block.data - before)
 
 
-for name, make in OPTIMIZERS.items():
-    for block in (4, (16, 8)):
-        step = made(make, block)
-        own, apart, new = Blocks(step, make), 0.0, 0
-        for i, batch in enumerate(batches):
-            step(tensors(batch))
-            own.step(*batch)
-            found = dense_adam.dense(step, "weight", "weight")
-            apart = max(apart, np.abs(found - own.weight().numpy()).max())
-            if i % 4 == 3:
-                step.update_patterns(0.4, method=dense_adam.Chance())
-                new += own.follow(step)
-        print(f"{name} {block}: {new > 0} {apart < LR / 20}")
+CASES = [(name, make, block, {"block_steps": True}) for name, make in OPTIMIZERS.items() for block in (4, (16, 8))]
+CASES += [
+    ("SGD", lambda p: torch.optim.SGD(p, lr=20 * LR, momentum=0.9, weight_decay=0.1), 4, {"block_ramp": 6}),
+    ("Rprop", lambda p: torch.optim.Rprop(p, lr=LR / 10), (16, 8), {"block_ramp": 3}),
+    ("AdamW", OPTIMIZERS["AdamW"], 1, {"block_ramp": 5, "block_steps": True}),
+]  # fmt: skip
+for name, make, block, given in CASES:
+    step = made(make, block, **{"block_steps": False, **given})
+    own, apart, new = Blocks(step, make, given.get("block_ramp", 0)), 0.0, 0
+    for i, batch in enumerate(batches):
+        step(tensors(batch))
+        own.step(*batch)
+        found = dense_adam.dense(step, "weight", "weight")
+        apart = max(apart, np.abs(found - own.weight().numpy()).max())
+        if i % 4 == 3:
+            step.update_patterns(0.4, method=dense_adam.Chance())
+            new += own.follow(step)
+    print(f"{name} {block}: {new > 0} {apart < LR / 20}")
 # CHECK: AdamW 4: True True
 # CHECK-NEXT: AdamW (16, 8): True True
 # CHECK-NEXT: AMSGrad 4: True True
@@ -110,6 +122,9 @@ for name, make in OPTIMIZERS.items():
 # CHECK-NEXT: RAdam (16, 8): True True
 # CHECK-NEXT: Adamax 4: True True
 # CHECK-NEXT: Adamax (16, 8): True True
+# CHECK-NEXT: SGD 4: True True
+# CHECK-NEXT: Rprop (16, 8): True True
+# CHECK-NEXT: AdamW 1: True True
 
 # Blocks of a program that is under way are as old as their matrix, so that nothing differs
 # from a step without counts, until an update; its checks are made until then, too.
@@ -180,6 +195,39 @@ expected[blocks.rows[0], blocks.col_idx[0]] = expected[new] = 0
 print("set", np.array_equal(step.read(counts), expected))
 # CHECK-NEXT: set True
 
+# Groups say what their step is compiled with; a run that stops in a ramp goes on with it.
+group = sparse_opt.Group(method="set", every=4, drop=0.4, until=1, new_step="block", new_ramp=6)
+runs = []
+for stops in (False, True):
+    step = made(OPTIMIZERS["AdamW"], 4, block_steps=False, sparsity=group)
+    sparsity = sparse_opt.Sparsity(step, group, steps=18)
+    for i, batch in enumerate(batches):
+        if stops and i == 10:
+            step.save(f"{sys.argv[1]}/ramped")
+            step = made(OPTIMIZERS["AdamW"], 4, block_steps=False, sparsity=group)
+            step.load(f"{sys.argv[1]}/ramped")
+            sparsity = sparse_opt.Sparsity(step, group, steps=18)
+        step(tensors(batch))
+        sparsity.update()
+    runs.append({name: np.array(value) for name, value in step.arrays.items()})
+ramps = "block ramp of weight"
+same = all(np.array_equal(runs[0][name], runs[1][name]) for name in runs[0])
+print("ramped", same, np.unique(runs[1][ramps]), np.unique(runs[1][counts]).size > 2)
+step.load_state_dict(step.state_dict())
+print("old", np.unique(step.arrays[ramps]))
+# CHECK-NEXT: ramped True [{{.*}} 6.] True
+# CHECK-NEXT: old [6.]
+
+refuse(sparse_opt.Sparsity, made(OPTIMIZERS["AdamW"], 4), group, steps=18)
+refuse(sparse_opt.Sparsity, made(OPTIMIZERS["AdamW"], 4, block_steps=False, block_ramp=6), group, steps=18)
+refuse(made, OPTIMIZERS["AdamW"], 4, block_ramp=1)
+refuse(made, OPTIMIZERS["AdamW"], 4, block_ramp=2.5)
+# CHECK-NEXT: expected a step compiled with --block-ramp=6 for that new_ramp, but got one with --block-ramp=0 for pattern 'weight': compile it with sparsity=groups
+# CHECK-NEXT: expected a step compiled with --block-steps for new_step block, but got one without for pattern 'weight': compile it with sparsity=groups
+# CHECK-NEXT: expected a ramp of 2 to 16777216 steps, but got 1
+# CHECK-NEXT: expected block_ramp to be an integer from 0, but got 2.5
+
+step = made(OPTIMIZERS["AdamW"], 4)
 refuse(step.update_patterns, new_state="mean")
 refuse(made, lambda p: torch.optim.SGD(p, lr=LR, momentum=0.9), 4)
 refuse(made, OPTIMIZERS["AdamW"], 4, block_steps="yes")

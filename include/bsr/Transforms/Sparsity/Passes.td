@@ -700,6 +700,107 @@ def BSRCountBlocks : Pass<"bsr-count-blocks", "func::FuncOp"> {
                            "tensor::TensorDialect"];
 }
 
+def BSRRampBlocks : Pass<"bsr-ramp-blocks", "func::FuncOp"> {
+  let summary = "Let the updates of new blocks rise to what the optimizer makes";
+  let description = [{
+    A block that an update of the pattern brings has moments that have seen few
+    gradients. This pass makes its update in its a-th step a/n of what the optimizer
+    makes of it, decay and all, until a = n (`steps`). It lets the step carry how old each
+    block is, at most n: an argument of `[slots, 1, 1]` in f32, of role `count`,
+    `block ramp of w`, which is n for the blocks of the first pattern, and which the
+    runtime sets to zero where a block is new. A run that only adds up gradients
+    (`apply` is false) makes nothing older. Everything that read the next value of the
+    weight (copies in another type, averages) reads the one between.
+
+    Before:
+
+    ```mlir
+    #entry = affine_map<(s, r, c) -> (s, r, c)>
+    func.func @step(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64,
+                                           bsr.result = 0 : i64},
+                    %g: tensor<2x4x4xf32> {bsr.name = "g", bsr.pattern = 2 : i64,
+                                           bsr.role = "state"},
+                    %p: !bsr.pattern<8x8, block = 4x4, slots = 2> {
+                        bsr.name = "w", bsr.role = "pattern"})
+        -> tensor<2x4x4xf32> {
+      %blocks = tensor.empty() : tensor<2x4x4xf32>
+      %new = linalg.generic {indexing_maps = [#entry, #entry, #entry],
+                             iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%w, %g : tensor<2x4x4xf32>, tensor<2x4x4xf32>)
+          outs(%blocks : tensor<2x4x4xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.subf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<2x4x4xf32>
+      return %new : tensor<2x4x4xf32>
+    }
+    ```
+
+    After `--bsr-ramp-blocks="steps=10"`:
+
+    ```mlir
+    #entry = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+    #block = affine_map<(d0, d1, d2) -> (d0, 0, 0)>
+    func.func @step(
+            %w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64, bsr.result = 0 : i64},
+            %g: tensor<2x4x4xf32> {bsr.name = "g", bsr.pattern = 2 : i64, bsr.role = "state"},
+            %p: !bsr.pattern<8x8, block = 4x4, slots = 2>
+                {bsr.name = "w", bsr.role = "pattern"},
+            %age: tensor<2x1x1xf32>
+                {bsr.init = "constant(10)", bsr.name = "block ramp of w", bsr.pattern = 2 : i64, bsr.result = 1 : i64, bsr.role = "count"})
+            -> (tensor<2x4x4xf32>, tensor<2x1x1xf32>) {
+      %0 = tensor.empty() : tensor<2x4x4xf32>
+      %1 = linalg.generic {indexing_maps = [#entry, #entry, #entry],
+                               iterator_types = ["parallel", "parallel", "parallel"]}
+            ins(%w, %g : tensor<2x4x4xf32>, tensor<2x4x4xf32>)
+            outs(%0 : tensor<2x4x4xf32>) {
+      ^bb0(%in: f32, %in_0: f32, %out: f32):
+        %6 = arith.subf %in, %in_0 : f32
+        linalg.yield %6 : f32
+      } -> tensor<2x4x4xf32>
+      %2 = tensor.empty() : tensor<2x1x1xf32>
+      %3 = linalg.generic {indexing_maps = [#entry, #entry],
+                               iterator_types = ["parallel", "parallel", "parallel"]}
+            ins(%age : tensor<2x1x1xf32>)
+            outs(%2 : tensor<2x1x1xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %cst = arith.constant 1.000000e+00 : f32
+        %6 = arith.addf %in, %cst : f32
+        %cst_0 = arith.constant 1.000000e+01 : f32
+        %7 = arith.minimumf %6, %cst_0 : f32
+        linalg.yield %7 : f32
+      } -> tensor<2x1x1xf32>
+      %4 = tensor.empty() : tensor<2x4x4xf32>
+      %5 = linalg.generic {indexing_maps = [#entry, #entry, #block, #entry],
+                               iterator_types = ["parallel", "parallel", "parallel"]}
+            ins(%w, %1, %3 : tensor<2x4x4xf32>, tensor<2x4x4xf32>, tensor<2x1x1xf32>)
+            outs(%4 : tensor<2x4x4xf32>) {
+      ^bb0(%in: f32, %in_0: f32, %in_1: f32, %out: f32):
+        %cst = arith.constant 1.000000e+01 : f32
+        %6 = arith.divf %in_1, %cst : f32
+        %7 = arith.subf %in_0, %in : f32
+        %8 = arith.mulf %6, %7 : f32
+        %9 = arith.addf %in, %8 : f32
+        %cst_2 = arith.constant 1.000000e+01 : f32
+        %10 = arith.cmpf oge, %in_1, %cst_2 : f32
+        %11 = arith.select %10, %in_0, %9 : f32
+        linalg.yield %11 : f32
+      } -> tensor<2x4x4xf32>
+      return %5, %3 : tensor<2x4x4xf32>, tensor<2x1x1xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"steps", "steps", "int64_t", /*default=*/"100",
+           "Over how many steps updates rise, from 2">,
+  ];
+  let statistics = [
+    Statistic<"numRamped", "num-ramped", "Number of weights whose new blocks have a ramp">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect", "arith::ArithDialect", "linalg::LinalgDialect",
+                           "tensor::TensorDialect"];
+}
+
 def BSRScoreBlocks : Pass<"bsr-score-blocks", "func::FuncOp"> {
   let summary = "Compute the scores of all blocks of each weight's gradient";
   let description = [{
