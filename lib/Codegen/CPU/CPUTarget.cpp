@@ -62,8 +62,8 @@ struct KernelModel
   RankedTensorType getPanelType(Attribute attr, RankedTensorType tensor) const {
     return bsr::getPanelType(tensor, getPanel(attr));
   }
-  std::optional<View> getWalkedView(Attribute, Operation *op) const {
-    return bsr::getWalkedView(op);
+  std::optional<View> getWalkedView(Attribute attr, Operation *op) const {
+    return bsr::getWalkedView(op, get(attr));
   }
   SmallVector<MemRefType> getScratch(Attribute attr,
                                      const ClusterPlan &plan) const {
