@@ -117,9 +117,8 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
           emitter, *attention, outputs, kernel.patterns,
           takeScratch(getAttentionScratch(*attention, get(attr)).size()));
     else if (size_t count = getOrderMemory(root, get(attr)).size())
-      emitOrderedSpMM(emitter, cast<SpMMOp>(root),
-                      outputs.lookup(root->getResult(0)), kernel.patterns,
-                      takeScratch(count));
+      emitOrdered(emitter, root, outputs.lookup(root->getResult(0)),
+                  kernel.patterns, takeScratch(count));
     else if (!emitRows(emitter, root, outputs.lookup(root->getResult(0)),
                        kernel.patterns,
                        takeScratch(getLinkMemory(root).size())))
