@@ -18,7 +18,7 @@ GRID = (6, 5)
 # Ragged ones, whole vectors of them, and more than a round of a kernel takes.
 TOKENS = [(2, 20), (37,), (1,), (), (3, 24), (2, 512)]
 BLOCKS = [(1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (4, 8), (16, 1), (1, 16), (3, 6),
-          (1, 2), (2, 1)]
+          (1, 2), (2, 1), (1, 8), (8, 1)]
 CASES = [("f32", block) for block in BLOCKS]
 CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8), (8, 8)]]
 CASES += [("bf16", block) for block in [(1, 1), (16, 16), (64, 64), (16, 1)]]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products of single weights that kernels put in order, against float64.
+"""Products of single weights and of blocks of one row or column, against float64.
 
-A layer with its bias, activation and residual, their sum over tokens, and its input
-gradient, for enough tokens that the order is worth it, and for some that keep the
-other kernel. The bounds are those of operations.py: a sum of n products in f32 differs
+A layer with its bias, activation and residual, their sum over tokens, and its
+gradients, for enough tokens that an order of single weights and sums in memory are
+worth it, and for some that keep the other kernels. The bounds are those of operations.py: a sum of n products in f32 differs
 from the exact one by at most n u / (1 - n u) times the sum of magnitudes.
 """
 
@@ -13,8 +13,11 @@ import step
 U = 2.0**-24
 
 
-def make(rows, cols, tokens, slots):
-    pattern = f"!bsr.pattern<{rows}x{cols}, block = 1x1, slots = {slots}>"
+def make(rows, cols, tokens, block):
+    br, bc = block
+    slots = rows // br * (cols // bc)
+    pattern = f"!bsr.pattern<{rows}x{cols}, block = {br}x{bc}, slots = {slots}>"
+    values = f"tensor<{slots}x{br}x{bc}xf32>"
     dims = "x".join(map(str, tokens))
     dim = len(tokens)
     x, y = f"tensor<{dims}x{rows}xf32>", f"tensor<{dims}x{cols}xf32>"
@@ -23,12 +26,12 @@ def make(rows, cols, tokens, slots):
     last = same.split(" -> ")[0] + f" -> (d{dim})>"
     summed = ", ".join(['"reduction"'] * dim + ['"parallel"'])
     return step.compile(f"""
-func.func @step(%w: tensor<{slots}x1x1xf32> {{bsr.name = "w", bsr.pattern = 5 : i64}}, %b: tensor<{cols}xf32> {{bsr.name = "b"}},
+func.func @step(%w: {values} {{bsr.name = "w", bsr.pattern = 5 : i64}}, %b: tensor<{cols}xf32> {{bsr.name = "b"}},
                 %x: {x} {{bsr.name = "x"}}, %r: {y} {{bsr.name = "r"}}, %dy: {y} {{bsr.name = "dy"}},
                 %p: {pattern} {{bsr.name = "w", bsr.role = "pattern", bsr.density = 1.0}})
-    -> ({y} {{bsr.name = "y"}}, {y} {{bsr.name = "plain"}}, {x} {{bsr.name = "dx"}}, tensor<{cols}xf32> {{bsr.name = "total"}}) {{
+    -> ({y} {{bsr.name = "y"}}, {y} {{bsr.name = "plain"}}, {x} {{bsr.name = "dx"}}, {values} {{bsr.name = "dw"}}, tensor<{cols}xf32> {{bsr.name = "total"}}) {{
   %zero = arith.constant 0.0 : f32
-  %product = bsr.spmm %p, %w, %x bias %b feature_dim = {dim} : {pattern}, tensor<{slots}x1x1xf32>, {x}, tensor<{cols}xf32> -> {y}
+  %product = bsr.spmm %p, %w, %x bias %b feature_dim = {dim} : {pattern}, {values}, {x}, tensor<{cols}xf32> -> {y}
   %empty = tensor.empty() : {y}
   %y = linalg.generic {{indexing_maps = [{same}, {same}, {same}], iterator_types = [{loops}]}}
       ins(%product, %r : {y}, {y}) outs(%empty : {y}) {{
@@ -37,15 +40,16 @@ func.func @step(%w: tensor<{slots}x1x1xf32> {{bsr.name = "w", bsr.pattern = 5 : 
     %s = arith.addf %m, %c : f32
     linalg.yield %s : f32
   }} -> {y}
-  %plain = bsr.spmm %p, %w, %x feature_dim = {dim} : {pattern}, tensor<{slots}x1x1xf32>, {x} -> {y}
-  %dx = bsr.spmm %p, %w, %dy transpose feature_dim = {dim} : {pattern}, tensor<{slots}x1x1xf32>, {y} -> {x}
+  %plain = bsr.spmm %p, %w, %x feature_dim = {dim} : {pattern}, {values}, {x} -> {y}
+  %dx = bsr.spmm %p, %w, %dy transpose feature_dim = {dim} : {pattern}, {values}, {y} -> {x}
+  %dw = bsr.sddmm %p, %x, %dy feature_dim = {dim} : {pattern}, {x}, {y} -> {values}
   %none = arith.constant dense<0.0> : tensor<{cols}xf32>
   %total = linalg.generic {{indexing_maps = [{same}, {last}], iterator_types = [{summed}]}} ins(%y : {y}) outs(%none : tensor<{cols}xf32>) {{
   ^bb0(%a: f32, %o: f32):
     %s = arith.addf %a, %o : f32
     linalg.yield %s : f32
   }} -> tensor<{cols}xf32>
-  return %y, %plain, %dx, %total : {y}, {y}, {x}, tensor<{cols}xf32>
+  return %y, %plain, %dx, %dw, %total : {y}, {y}, {x}, {values}, tensor<{cols}xf32>
 }}""")
 
 
@@ -71,16 +75,25 @@ def check(where, got, want, magnitudes, terms):
 
 
 random = np.random.default_rng(0)
-for rows, cols, tokens in [(96, 66, (2, 512)), (66, 96, (1024,)), (67, 53, (2, 512)), (40, 24, (1000,))]:
-    compiled = make(rows, cols, tokens, rows * cols)
-    for label, mask in masks(random, rows, cols):
-        where = f"{rows}x{cols} {tokens} {label}"
+for block, rows, cols, tokens in [
+        ((1, 1), 96, 66, (2, 512)), ((1, 1), 66, 96, (1024,)), ((1, 1), 67, 53, (2, 512)), ((1, 1), 40, 24, (1000,)),
+        ((1, 8), 37, 72, (2, 512)), ((8, 1), 72, 37, (1024,)), ((16, 1), 80, 21, (8, 128)), ((1, 5), 19, 40, (1024,)),
+        ((8, 1), 40, 24, (1000,))]:
+    compiled = make(rows, cols, tokens, block)
+    grid = rows // block[0], cols // block[1]
+    for label, mask in masks(random, *grid):
+        where = f"{block} {rows}x{cols} {tokens} {label}"
         normal = lambda *shape: random.standard_normal(shape).astype(np.float32)
-        dense = normal(rows, cols) * mask
-        order = random.permutation(rows * cols)[: mask.sum()]
-        arrays = {"w": step.to_values(dense, mask, (1, 1), rows * cols, order), "b": normal(cols),
+        stored = np.kron(mask, np.ones(block, bool))
+        dense = normal(rows, cols) * stored
+        slots = grid[0] * grid[1]
+        order = random.permutation(slots)[: mask.sum()]
+        arrays = {"w": step.to_values(dense, mask, block, slots, order), "b": normal(cols),
                   "x": normal(*tokens, rows), "r": normal(*tokens, cols), "dy": normal(*tokens, cols)}
         runs = [compiled.run(arrays, {"w": mask}, {"w": order}, threads=threads) for threads in (1, 2, 5)]
+        for run in runs:
+            # What no block of the pattern has is anything.
+            run["dw"] = run["dw"][order]
         for name in runs[0]:
             assert all(run[name].tobytes() == runs[0][name].tobytes() for run in runs), f"{where}: {name}: not the same bits"
         w, x, dy, b = (a.astype(np.float64) for a in (dense, arrays["x"], arrays["dy"], arrays["b"]))
@@ -92,3 +105,9 @@ for rows, cols, tokens in [(96, 66, (2, 512)), (66, 96, (1024,)), (67, 53, (2, 5
         everywhere = tuple(range(len(tokens)))
         check(f"{where}: total", runs[0]["total"], y.sum(everywhere), most.sum(everywhere), rows + 3 + np.prod(tokens))
         check(f"{where}: dx", runs[0]["dx"], dy @ w.T, np.abs(dy) @ np.abs(w.T), cols + 1)
+        flat = lambda a: a.reshape(-1, a.shape[-1])
+        got = np.zeros(grid + block, np.float32)
+        got[mask] = runs[0]["dw"]
+        got = got.swapaxes(1, 2).reshape(rows, cols)
+        check(f"{where}: dw", got, (flat(x).T @ flat(dy)) * stored, (np.abs(flat(x)).T @ np.abs(flat(dy))) * stored,
+              np.prod(tokens) + 1)

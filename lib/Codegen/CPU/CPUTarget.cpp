@@ -62,8 +62,8 @@ struct KernelModel
   RankedTensorType getPanelType(Attribute attr, RankedTensorType tensor) const {
     return bsr::getPanelType(tensor, getPanel(attr));
   }
-  std::optional<View> getWalkedView(Attribute, Operation *op) const {
-    return bsr::getWalkedView(op);
+  std::optional<View> getWalkedView(Attribute attr, Operation *op) const {
+    return bsr::getWalkedView(op, get(attr));
   }
   SmallVector<MemRefType> getScratch(Attribute attr,
                                      const ClusterPlan &plan) const {
@@ -117,9 +117,8 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
           emitter, *attention, outputs, kernel.patterns,
           takeScratch(getAttentionScratch(*attention, get(attr)).size()));
     else if (size_t count = getOrderMemory(root, get(attr)).size())
-      emitOrderedSpMM(emitter, cast<SpMMOp>(root),
-                      outputs.lookup(root->getResult(0)), kernel.patterns,
-                      takeScratch(count));
+      emitOrdered(emitter, root, outputs.lookup(root->getResult(0)),
+                  kernel.patterns, takeScratch(count));
     else if (!emitRows(emitter, root, outputs.lookup(root->getResult(0)),
                        kernel.patterns,
                        takeScratch(getLinkMemory(root).size())))

@@ -13,9 +13,10 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 /// How many bytes of rows lie between those that are prefetched and those that
-/// are read, and how many blocks at most: measured on Zen 5, where rows come
-/// from the third-level cache.
-static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4;
+/// are read, and how many blocks at most, or rows if these are more: measured
+/// on Zen 5, where rows come from the third-level cache.
+static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
+                         maxRowsAhead = 16;
 
 namespace {
 /// How a kernel goes through a product: lines of blocks, tiles of a line, and
@@ -139,8 +140,8 @@ Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory)
       outType(op.getY().getType().getElementType()),
       tiles(tileEvenly(outBlock, CPUTarget::tileRows)),
       // A small block is not worth the instructions.
-      prefetches(inBlock * outBlock >= 16), panel(target.panel()),
-      panels(std::max<int64_t>(1, 4 / outBlock)),
+      prefetches(inBlock * outBlock >= (inBlock == 1 ? 8 : 16)),
+      panel(target.panel()), panels(std::max<int64_t>(1, 4 / outBlock)),
       unroll(getDivisor(inBlock, 4)) {
   OpBuilder b(op);
   sumType = getSumType(
@@ -159,7 +160,8 @@ Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory)
   }
   int64_t element = hasPairs ? 2 : 4;
   int64_t rows = element * inBlock * panels * panel;
-  ahead = std::clamp<int64_t>(prefetchedBytes / rows, 1, maxAhead);
+  ahead = std::clamp<int64_t>(prefetchedBytes / rows, 1,
+                              std::max(maxAhead, maxRowsAhead / inBlock));
   // A line that is computed in one go leaves its sums in registers: what comes
   // from another k-block is read from memory. Only values that have to be
   // converted or packed, for all tiles at once, are worth that.
@@ -515,7 +517,7 @@ void SpMMEmitter::emit() {
     });
 }
 
-void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
-                   const PatternViews &patterns, Epilogue epilogue) {
+void bsr::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
+                           const PatternViews &patterns, Epilogue epilogue) {
   SpMMEmitter(e, op, output, patterns, epilogue).emit();
 }

@@ -6,26 +6,38 @@
 #include "OuterProducts.h"
 #include "PairProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Features of a strip of inner products, at most.
-static constexpr int64_t maxStripFeatures = 8;
+/// Features of a strip of inner products, at most; and where each block has one
+/// streamed feature, so that the strip is all that it shares.
+static constexpr int64_t maxStripFeatures = 8, maxSharedFeatures = 16;
 
 /// Blocks so narrow that inner products need fewer loads than outer ones.
-static bool isNarrow(SDDMMOp op) {
-  return op.getPattern().getType().getBlockCols() < 16;
+static bool isNarrow(PatternType pattern) {
+  return pattern.getBlockCols() < 16 || pattern.getBlockRows() == 1;
+}
+
+/// Blocks of one column: those of one row, in the transposed product.
+static bool isColumn(PatternType pattern) {
+  return pattern.getBlockCols() == 1 && pattern.getBlockRows() > 1;
 }
 
 /// The operand with fewer features is streamed again and again, line by line:
-/// it stays in the nearer cache.
+/// it stays in the nearer cache. Of a block of one row or column that one is,
+/// since the other features serve all blocks of a line.
 View bsr::getWalkedView(SDDMMOp op) {
   PatternType pattern = op.getPattern().getType();
-  return isNarrow(op) && pattern.getRows() > pattern.getCols() ? View::Rows
-                                                               : View::Columns;
+  if (isColumn(pattern))
+    return View::Rows;
+  bool isRow = pattern.getBlockRows() == 1 && pattern.getBlockCols() > 1;
+  return isNarrow(pattern) && !isRow && pattern.getRows() > pattern.getCols()
+             ? View::Rows
+             : View::Columns;
 }
 
 namespace {
@@ -33,6 +45,8 @@ namespace {
 struct Tiling {
   Tiling(SDDMMOp op, CPUTarget target);
 
+  /// The operands; those of the transposed product if blocks have one column.
+  Value a, b;
   TokenRounds tokens;
   int64_t blockRows, blockCols;
   /// Lines of blocks, rows or columns, and the work items that they are divided
@@ -65,10 +79,15 @@ public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns)
       : Tiling(op, e.target), e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), bsr::getWalkedView(op)})) {}
+        view(patterns.at({op.getPattern(), bsr::getWalkedView(op)})) {
+    if (isColumn(op.getPattern().getType()))
+      this->output = transposeBlocks(output);
+  }
   void emit();
 
 private:
+  Value transposeBlocks(Value columns);
+
   // Vectors along columns of `b`, which are transposed first.
   void emitOuter(const Round &round, Index line);
 
@@ -95,37 +114,44 @@ private:
 } // namespace
 
 Tiling::Tiling(SDDMMOp op, CPUTarget target)
-    : tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())),
+    : a(op.getA()), b(op.getB()),
+      tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())),
       alongRows(bsr::getWalkedView(op) == View::Rows) {
   PatternType pattern = op.getPattern().getType();
   blockRows = pattern.getBlockRows();
   blockCols = pattern.getBlockCols();
-  lines = pattern.getNumLines(getView(!alongRows));
+  lines = pattern.getNumLines(bsr::getWalkedView(op));
   parts = getParts(lines, 1);
-  OpBuilder b(op);
+  if (isColumn(pattern)) {
+    std::swap(a, b);
+    std::swap(blockRows, blockCols);
+    alongRows = false;
+  }
+  OpBuilder builder(op);
   outType = op.getValues().getType().getElementType();
-  sumType = getSumType(b, {op.getA().getType(), op.getB().getType(), outType});
+  sumType = getSumType(builder, {a.getType(), b.getType(), outType});
   int64_t lanes = target.lanes;
   // Sums of 16-bit floats are rounded once: all tokens at a time, more than a
   // strip holds.
   bool isRoundedOnce = sumType != outType;
   hasStrip = !isRoundedOnce && tokens.activations.tokens % lanes == 0;
   // Tokens lie side by side: pairs of them need no strip.
-  bool hasPairs = arePaired(target, op.getA(), op.getB(), sumType);
-  isOuter = hasStrip && !hasPairs && !isNarrow(op) && blockCols % lanes == 0;
+  bool hasPairs = arePaired(target, a, b, sumType);
+  isOuter =
+      hasStrip && !hasPairs && !isNarrow(pattern) && blockCols % lanes == 0;
   int64_t tileCols = getDivisor(blockCols, CPUTarget::dotCols);
+  int64_t limit = blockRows == 1 ? maxSharedFeatures : maxStripFeatures;
   if (isOuter)
     stripFeatures = OuterProducts::getCols(blockCols, target);
   else if (alongRows)
     stripFeatures = getDivisor(blockRows, maxStripFeatures);
   else
-    stripFeatures = tileCols * getDivisor(blockCols / tileCols,
-                                          maxStripFeatures / tileCols);
-  tokens.divide(
-      isRoundedOnce
-          ? std::numeric_limits<int64_t>::max() / 2
-          : getStripTokens(std::max(stripFeatures, maxStripFeatures), target),
-      target.panel());
+    stripFeatures =
+        tileCols * getDivisor(blockCols / tileCols, limit / tileCols);
+  tokens.divide(isRoundedOnce
+                    ? std::numeric_limits<int64_t>::max() / 2
+                    : getStripTokens(std::max(stripFeatures, limit), target),
+                target.panel());
 
   hasStrip &= isOuter ||
               4 * stripFeatures * tokens.size() <= 4 * target.streamedBytes();
@@ -138,7 +164,22 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target)
   streamedBlock = alongRows ? blockCols : blockRows;
   streamedTiles = alongRows ? cols : rows;
   stationaryTiles = alongRows ? rows : cols;
-  together = std::max<int64_t>(1, CPUTarget::dotCols / (blockRows * blockCols));
+  together =
+      blockRows == 1 && tileCols == CPUTarget::dotCols
+          ? target.dotRows()
+          : std::max<int64_t>(1, CPUTarget::dotCols / (blockRows * blockCols));
+}
+
+/// Blocks of one column in the order of their transposes, which is the same.
+Value SDDMMEmitter::transposeBlocks(Value columns) {
+  ReassociationIndices block{1, 2};
+  Value flat = memref::CollapseShapeOp::create(
+      e.b, e.loc, columns, ArrayRef<ReassociationIndices>{{0}, block});
+  auto type = cast<MemRefType>(columns.getType());
+  int64_t shape[] = {type.getDimSize(0), 1, type.getDimSize(1)};
+  return memref::ExpandShapeOp::create(
+      e.b, e.loc, ArrayRef<int64_t>(shape), flat,
+      ArrayRef<ReassociationIndices>{{0}, block});
 }
 
 /// Emits `body` for the first feature of each of `tiles`, and how many it has.
@@ -258,7 +299,9 @@ void SDDMMEmitter::emitInnerTiles(const Round &round, const Blocks &blocks,
   forTiles(e, stationaryTiles, [&](Index stationary, int64_t stationarySize) {
     int64_t rows = alongRows ? stationarySize : size;
     int64_t cols = alongRows ? size : stationarySize;
-    int64_t group = together > 1 ? together * rows * cols : cols;
+    int64_t group = together > 1 && cols < CPUTarget::dotCols
+                        ? together * rows * cols
+                        : cols;
     SmallVector<Value> sums =
         inner->multiply(round, streamed, stationary, stationarySize, prefetched,
                         alongRows, group);
@@ -288,12 +331,11 @@ void SDDMMEmitter::emitInner(const Round &round, Index line) {
 void SDDMMEmitter::emit() {
   e.forall(parts, [&](ArrayRef<Index> item) {
     if (isOuter) {
-      outer.emplace(e, op.getA(), op.getB(), tokens, stripFeatures, sumType);
+      outer.emplace(e, a, b, tokens, stripFeatures, sumType);
       outer->allocateStrip();
     } else {
-      inner.emplace(e, alongRows ? op.getB() : op.getA(),
-                    alongRows ? op.getA() : op.getB(), tokens, stripFeatures,
-                    sumType);
+      inner.emplace(e, alongRows ? b : a, alongRows ? a : b, tokens,
+                    stripFeatures, sumType);
       if (hasStrip)
         inner->allocateStrip();
     }

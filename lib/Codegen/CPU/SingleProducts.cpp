@@ -31,8 +31,8 @@ private:
   void emitPiece(const Piece &piece, bool isFirst);
   void emitLines(const Piece &piece, ArrayRef<Index> numbers,
                  ArrayRef<Value> places, Value count, bool isFirst);
-  SmallVector<Value> addWeights(const Piece &piece, ArrayRef<Index> places,
-                                ValueRange sums);
+  void addWeights(const Piece &piece, ArrayRef<Value> places, Value step,
+                  int64_t count, MutableArrayRef<Value> sums);
   void emitEpilogue(Index part);
   SmallVector<Index> getPlace(Index line, Index lane) const {
     return activations.at(leading, line, lane);
@@ -50,20 +50,26 @@ private:
 };
 } // namespace
 
-/// `sums`, of each line its vectors, with a weight of each line, at `places`.
-SmallVector<Value> SingleEmitter::addWeights(const Piece &piece,
-                                             ArrayRef<Index> places,
-                                             ValueRange sums) {
-  SmallVector<Value> next;
-  for (auto [line, place] : llvm::enumerate(places)) {
-    Index feature = order.getFeature(e, piece, place);
-    Value weight = order.getWeight(e, place);
-    for (auto [vector, lane] : llvm::enumerate(lanes))
-      next.push_back(multiplyAdd(e, weight,
-                                 e.read(op.getX(), getPlace(feature, lane)),
-                                 sums[line * lanes.size() + vector]));
+/// Adds to `sums`, of each line its vectors, `count` weights of each line, from
+/// `step` behind `places` on.
+void SingleEmitter::addWeights(const Piece &piece, ArrayRef<Value> places,
+                               Value step, int64_t count,
+                               MutableArrayRef<Value> sums) {
+  SmallVector<Index> firsts;
+  SmallVector<SmallVector<Index>> features;
+  for (Value place : places) {
+    firsts.push_back(Index::of(arith::AddIOp::create(e.b, e.loc, place, step)));
+    features.push_back(order.getFeatures(e, piece, firsts.back(), count));
   }
-  return next;
+  for (int64_t i = 0; i != count; ++i)
+    for (auto [line, first] : llvm::enumerate(firsts)) {
+      Value weight = e.load(order.weights, first.plus(i));
+      for (auto [vector, lane] : llvm::enumerate(lanes)) {
+        Value &sum = sums[line * lanes.size() + vector];
+        Value x = e.read(op.getX(), getPlace(features[line][i], lane));
+        sum = multiplyAdd(e, weight, x, sum);
+      }
+    }
 }
 
 /// Lines `numbers` of `piece`, of `count` weights each from `places` on.
@@ -93,13 +99,7 @@ void SingleEmitter::emitLines(const Piece &piece, ArrayRef<Index> numbers,
   }
   auto addFrom = [&](Value step, int64_t size, ValueRange carried) {
     SmallVector<Value> next(carried);
-    for (int64_t i = 0; i != size; ++i) {
-      SmallVector<Index> at = llvm::map_to_vector(places, [&](Value place) {
-        Value first = arith::AddIOp::create(e.b, e.loc, place, step);
-        return Index::of(first).plus(i);
-      });
-      next = addWeights(piece, at, next);
-    }
+    addWeights(piece, places, step, size, next);
     return next;
   };
   Value rest =
@@ -159,22 +159,13 @@ void SingleEmitter::emitEpilogue(Index part) {
 }
 
 void SingleEmitter::emit() {
-  int64_t panel = e.target.panel();
-  int64_t tile = order.panels * panel;
   SmallVector<int64_t> extents(activations.leading);
-  extents.push_back(activations.tokens / tile);
+  extents.push_back(activations.tokens / order.getTile(e.target));
   e.forall(extents, [&](ArrayRef<Index> at) {
-    llvm::SaveAndRestore width(e.width, panel);
+    llvm::SaveAndRestore width(e.width, e.target.panel());
     leading.assign(at.begin(), at.end() - 1);
     number = e.multiplyAdd(at.back(), order.panels, Index::constant(0));
-    lanes.clear();
-    for (int64_t vector = 0; vector != order.panels; ++vector) {
-      Index lane =
-          e.multiplyAdd(at.back(), tile, Index::constant(vector * panel));
-      lane.lanes = panel > 1;
-      lane.align = panel;
-      lanes.push_back(lane);
-    }
+    lanes = order.getLanes(e, at.back());
     e.loop(order.parts, {}, [&](Index part, ValueRange) {
       emitPiece({part, Index::constant(0)}, /*isFirst=*/true);
       if (order.chunks > 1)
@@ -192,10 +183,7 @@ void SingleEmitter::emit() {
 
 SmallVector<MemRefType> bsr::getOrderMemory(Operation *product,
                                             CPUTarget target) {
-  auto op = dyn_cast<SpMMOp>(product);
-  std::optional<WeightOrder> order;
-  if (op)
-    order = WeightOrder::match(op, target);
+  std::optional<WeightOrder> order = WeightOrder::match(product, target);
   return order ? order->getScratch() : SmallVector<MemRefType>();
 }
 
@@ -203,7 +191,15 @@ void bsr::emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
                           const PatternViews &patterns, ValueRange scratch,
                           Epilogue epilogue) {
   WeightOrder order = *WeightOrder::match(op, e.target);
-  View lines = getView(!op.getTranspose());
+  View lines = *getWalkedView(op, e.target);
   order.emit(e, patterns.at({op.getPattern(), lines}), op.getValues(), scratch);
   SingleEmitter(e, op, output, order, epilogue).emit();
+}
+
+void bsr::emitOrdered(Emitter &e, Operation *product, Value output,
+                      const PatternViews &patterns, ValueRange scratch) {
+  if (auto op = dyn_cast<SpMMOp>(product))
+    emitOrderedSpMM(e, op, output, patterns, scratch);
+  else
+    emitOrderedSDDMM(e, cast<SDDMMOp>(product), output, patterns, scratch);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Loop nests for bsr.spmm of single weights, in an order of their own.
+// Loop nests for products of single weights, in an order of their own.
 
 #ifndef BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H
 #define BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H
@@ -13,10 +13,15 @@ namespace mlir::bsr {
 /// none if it is no product that does so.
 SmallVector<MemRefType> getOrderMemory(Operation *product, CPUTarget target);
 
+/// Emits `product`, which takes `scratch` of `getOrderMemory`, into `output`.
+void emitOrdered(Emitter &e, Operation *product, Value output,
+                 const PatternViews &patterns, ValueRange scratch);
 /// Emits `op`, which takes `scratch` of `getOrderMemory`, into `output`.
 void emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
                      const PatternViews &patterns, ValueRange scratch,
                      Epilogue epilogue = {});
+void emitOrderedSDDMM(Emitter &e, SDDMMOp op, Value output,
+                      const PatternViews &patterns, ValueRange scratch);
 
 } // namespace mlir::bsr
 

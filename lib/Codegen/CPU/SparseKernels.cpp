@@ -252,9 +252,12 @@ static void emitBatch(Emitter &e, OpTy op, ArrayRef<Value> batched,
   });
 }
 
-std::optional<View> bsr::getWalkedView(Operation *op) {
-  auto sddmm = dyn_cast<SDDMMOp>(op);
-  return sddmm ? getWalkedView(sddmm) : getLineView(op);
+std::optional<View> bsr::getWalkedView(Operation *op, CPUTarget target) {
+  if (auto sddmm = dyn_cast<SDDMMOp>(op))
+    return getWalkedView(sddmm);
+  auto spmm = dyn_cast<SpMMOp>(op);
+  std::optional<View> lines = getLineView(op);
+  return spmm && isScattered(spmm, target) ? getOther(*lines) : lines;
 }
 
 void bsr::emitSparse(Emitter &e, Operation *op, Value output,
@@ -263,7 +266,10 @@ void bsr::emitSparse(Emitter &e, Operation *op, Value output,
       .Case([&](SpMMOp op) {
         emitBatch<SpMMOp>(e, op, {op.getValues(), op.getX()}, output,
                           [&](SpMMOp product, Value part) {
-                            emitSpMM(e, product, part, patterns);
+                            if (op.getNumBatchDims())
+                              emitGatheredSpMM(e, product, part, patterns);
+                            else
+                              emitSpMM(e, product, part, patterns);
                           });
       })
       .Case([&](SDDMMOp op) {

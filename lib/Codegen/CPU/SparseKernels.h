@@ -46,8 +46,14 @@ void forLines(Emitter &e, const PatternView &view, int64_t lines, int64_t parts,
 /// How many parts to cut `lines` in, if each is an item for each of `others`.
 int64_t getParts(int64_t lines, int64_t others);
 
+/// True if the kernel of `op` adds to rows of sums in memory what it has of
+/// rows in registers, and goes through the other view for it.
+bool isScattered(SpMMOp op, CPUTarget target);
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Epilogue epilogue = {});
+/// A product of one point of a batch, or one that is not scattered.
+void emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
+                      const PatternViews &patterns, Epilogue epilogue = {});
 /// The view in whose order a kernel goes through the blocks of `op`.
 View getWalkedView(SDDMMOp op);
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,

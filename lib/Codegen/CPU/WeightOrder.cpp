@@ -6,6 +6,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -15,34 +17,63 @@ static constexpr int64_t weightVectors = 4;
 /// Tokens, at least: the order costs as much as 100 to 200 of them. And tiles
 /// of these, which are work items.
 static constexpr int64_t minTokens = 1024, minTiles = 16;
+/// Parts of the lines of a product that makes weights, at least, and bytes of
+/// the weights of a part, at most.
+static constexpr int64_t minParts = 16, maxPartBytes = 1 << 20;
+/// Weights whose rows are loaded at once.
+static constexpr int64_t rowsTogether = 4;
 /// Weights of a line in a chunk, at least: its sums are read and written there.
 static constexpr int64_t minWeights = 10;
 
-std::optional<WeightOrder> WeightOrder::match(SpMMOp op, CPUTarget target) {
-  PatternType pattern = op.getPattern().getType();
-  RankedTensorType x = op.getX().getType();
-  Activations activations(x.getShape(), op.getFeatureDim());
-  auto isF32 = [](Value tensor) {
-    return getElementTypeOrSelf(tensor.getType()).isF32();
+std::optional<WeightOrder> WeightOrder::match(Operation *op, CPUTarget target) {
+  auto spmm = dyn_cast<SpMMOp>(op);
+  auto sddmm = dyn_cast<SDDMMOp>(op);
+  if (!spmm && !sddmm)
+    return std::nullopt;
+  PatternType pattern =
+      spmm ? spmm.getPattern().getType() : sddmm.getPattern().getType();
+  Value x = spmm ? spmm.getX() : sddmm.getA();
+  int64_t featureDim = spmm ? spmm.getFeatureDim() : sddmm.getFeatureDim();
+  int64_t numBatchDims =
+      spmm ? spmm.getNumBatchDims() : sddmm.getNumBatchDims();
+  Activations activations(cast<RankedTensorType>(x.getType()).getShape(),
+                          featureDim);
+  auto isF32 = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return !tensor || tensor.getElementType().isF32();
   };
   if (pattern.getBlockRows() != 1 || pattern.getBlockCols() != 1 ||
-      op.getNumBatchDims() || !activations.hasLanes || !isF32(op.getValues()) ||
-      !isF32(op.getX()) || !isF32(op.getY()))
+      numBatchDims || !activations.hasLanes ||
+      !llvm::all_of(op->getOperandTypes(), isF32) ||
+      !llvm::all_of(op->getResultTypes(), isF32))
     return std::nullopt;
-  WeightOrder order(pattern, getView(!op.getTranspose()));
+  WeightOrder order(pattern, *bsr::getWalkedView(op, target), sddmm);
   order.panels = std::max<int64_t>(1, weightVectors / target.tileVectors());
-  int64_t tile = order.panels * target.panel();
+  int64_t tile = order.getTile(target);
   int64_t tokens = llvm::product_of(activations.leading) * activations.tokens;
   if (activations.tokens % tile ||
       tokens < std::max(minTokens, minTiles * tile))
     return std::nullopt;
-  // The rows of a chunk take the first-level cache.
-  int64_t limit = std::clamp<int64_t>(target.firstCache / (4 * tile), 1, 65536);
+  // The rows of a chunk take the first-level cache. Where a line costs more,
+  // its row and what is summed up across lanes, some of them stay in the second
+  // one: measured, half as much again is best.
+  int64_t bytes = sddmm ? target.firstCache / 2 * 3 : target.firstCache;
+  int64_t limit = std::clamp<int64_t>(bytes / (4 * tile), 1, 65536);
   order.chunks = llvm::divideCeil(order.features, limit);
   order.chunk = llvm::divideCeil(order.features, order.chunks);
   order.chunks = llvm::divideCeil(order.features, order.chunk);
   if (pattern.getSlots() < minWeights * order.lines * order.chunks)
     return std::nullopt;
+  if (sddmm) {
+    // Parts are work items, whose sums lie on the stack.
+    int64_t most =
+        std::min(order.lines / minParts, maxPartBytes / (4 * order.features));
+    order.partLines = getDivisor(order.lines, std::max<int64_t>(most, 1));
+    order.parts = order.lines / order.partLines;
+    if (2 * order.partLines < most || !most)
+      return std::nullopt;
+    return order;
+  }
   // The sums of a part stay in the second-level cache.
   order.partLines = getDivisor(
       order.lines, std::max<int64_t>(1, target.rowBytes() / (4 * tile)));
@@ -55,12 +86,16 @@ std::optional<WeightOrder> WeightOrder::match(SpMMOp op, CPUTarget target) {
 SmallVector<MemRefType> WeightOrder::getScratch() const {
   MLIRContext *context = pattern.getContext();
   Type i32 = IntegerType::get(context, 32);
-  return {MemRefType::get({lines, chunks + 1}, i32),
-          MemRefType::get({parts, chunks, chunk + 2}, i32),
-          MemRefType::get({parts, chunks, partLines}, i32),
-          MemRefType::get({parts, chunks, partLines, 3}, i32),
-          MemRefType::get(pattern.getSlots(), IntegerType::get(context, 16)),
-          MemRefType::get(pattern.getSlots(), Float32Type::get(context))};
+  SmallVector<MemRefType> types{
+      MemRefType::get({lines, chunks + 1}, i32),
+      MemRefType::get({parts, chunks, chunk + 2}, i32),
+      MemRefType::get({parts, chunks, partLines}, i32),
+      MemRefType::get({parts, chunks, partLines, 3}, i32),
+      MemRefType::get(pattern.getSlots(), IntegerType::get(context, 16))};
+  if (!areMade)
+    types.push_back(
+        MemRefType::get(pattern.getSlots(), Float32Type::get(context)));
+  return types;
 }
 
 /// The number at `at` of an array.
@@ -270,9 +305,11 @@ void WeightOrder::gather(Emitter &e, const PatternView &view, Value values,
     Value row = arith::RemUIOp::create(
         e.b, e.loc, loadIndex(e, view.idx, Index::of(from)), e.constant(chunk));
     storeNumber(e, row, rows, at);
-    Index slot = Index::of(loadIndex(e, view.slot, Index::of(from)));
-    e.store(e.read(values, {slot, Index::constant(0), Index::constant(0)}),
-            weights, at);
+    if (!areMade) {
+      Index slot = Index::of(loadIndex(e, view.slot, Index::of(from)));
+      e.store(e.read(values, {slot, Index::constant(0), Index::constant(0)}),
+              weights, at);
+    }
     return SmallVector<Value>{advance.getResult(0), add(e, from, e.constant(1)),
                               subtract(e, advance.getResult(2), e.constant(1))};
   });
@@ -285,7 +322,8 @@ void WeightOrder::emit(Emitter &e, const PatternView &view, Value values,
   order = scratch[2];
   spans = scratch[3];
   rows = scratch[4];
-  weights = scratch[5];
+  if (!areMade)
+    weights = scratch[5];
   findStarts(e, view);
   e.forall({parts, chunks}, [&](ArrayRef<Index> at) {
     sortPiece(e, {at[0], at[1]});
@@ -319,11 +357,49 @@ Index WeightOrder::getLine(Emitter &e, const Piece &piece, Index number) {
   return Index::of(loadNumber(e, order, {piece.part, piece.chunk, number}));
 }
 
-Index WeightOrder::getFeature(Emitter &e, const Piece &piece, Index place) {
-  return e.multiplyAdd(piece.chunk, chunk,
-                       Index::of(loadNumber(e, rows, place)));
+SmallVector<Index> WeightOrder::getFeatures(Emitter &e, const Piece &piece,
+                                            Index place, int64_t count) {
+  SmallVector<Index> features;
+  auto add = [&](Value row) {
+    features.push_back(e.multiplyAdd(piece.chunk, chunk, Index::of(row)));
+  };
+  if (count != rowsTogether) {
+    for (int64_t i = 0; i != count; ++i)
+      add(loadNumber(e, rows, place.plus(i)));
+    return features;
+  }
+  // One load of 64 bits has four of them.
+  llvm::SaveAndRestore width(e.width, rowsTogether);
+  place.lanes = true;
+  Value four = e.load(rows, place);
+  Type i64 = e.b.getI64Type();
+  Value packed =
+      vector::BitCastOp::create(e.b, e.loc, VectorType::get({1}, i64), four);
+  packed = vector::ExtractOp::create(e.b, e.loc, packed, 0);
+  auto constant = [&](int64_t value) {
+    return arith::ConstantOp::create(e.b, e.loc, e.b.getI64IntegerAttr(value));
+  };
+  for (int64_t i = 0; i != rowsTogether; ++i) {
+    Value row = arith::ShRUIOp::create(e.b, e.loc, packed, constant(16 * i));
+    row = arith::AndIOp::create(e.b, e.loc, row, constant(0xffff));
+    add(arith::IndexCastUIOp::create(e.b, e.loc, e.b.getIndexType(), row));
+  }
+  return features;
 }
 
-Value WeightOrder::getWeight(Emitter &e, Index place) {
-  return e.load(weights, place);
+Value WeightOrder::getViewPlace(Emitter &e, const Piece &piece, Index number) {
+  return loadNumber(e, spans,
+                    {piece.part, piece.chunk, number, Index::constant(0)});
+}
+
+SmallVector<Index> WeightOrder::getLanes(Emitter &e, Index tile) {
+  SmallVector<Index> lanes;
+  int64_t tokens = getTile(e.target);
+  for (int64_t first = 0; first != tokens; first += e.width) {
+    Index lane = e.multiplyAdd(tile, tokens, Index::constant(first));
+    lane.lanes = e.width > 1;
+    lane.align = e.width;
+    lanes.push_back(lane);
+  }
+  return lanes;
 }

@@ -20,15 +20,17 @@ namespace mlir::bsr {
 /// there as with 100 to 200 tokens of the product.
 class WeightOrder {
 public:
-  /// The order for `op`; nothing if it is not worth it: blocks are larger,
-  /// numbers are not f32, there are too few tokens or too few weights.
-  static std::optional<WeightOrder> match(SpMMOp op, CPUTarget target);
+  /// The order for `op`, `bsr.spmm` or `bsr.sddmm`; nothing if it is not worth
+  /// it: blocks are larger, numbers are not f32, there are too few tokens or
+  /// too few weights.
+  static std::optional<WeightOrder> match(Operation *op, CPUTarget target);
 
   /// The memory that it takes.
   SmallVector<MemRefType> getScratch() const;
 
-  /// Emits what puts the weights `values` of the lines of `view` in order, into
-  /// `scratch`, memory of the types of `getScratch`.
+  /// Emits what puts the weights `values` of the lines of `view` in order, or
+  /// just their rows if there are none yet (null), into `scratch`, memory of
+  /// the types of `getScratch`.
   void emit(Emitter &e, const PatternView &view, Value values,
             ValueRange scratch);
 
@@ -43,18 +45,33 @@ public:
   void forRuns(Emitter &e, const Piece &piece, int64_t least, RunBody body);
   /// Line `number` of `piece`.
   Index getLine(Emitter &e, const Piece &piece, Index number);
-  /// The feature that the weight at `place` is multiplied by, and the weight.
-  Index getFeature(Emitter &e, const Piece &piece, Index place);
-  Value getWeight(Emitter &e, Index place);
+  /// The features that `count` weights from `place` on belong to.
+  SmallVector<Index> getFeatures(Emitter &e, const Piece &piece, Index place,
+                                 int64_t count);
+  /// The place in the view of the first weight of line `number` of `piece`.
+  Value getViewPlace(Emitter &e, const Piece &piece, Index number);
+  /// The vectors of `e.width` tokens of tile number `tile`.
+  SmallVector<Index> getLanes(Emitter &e, Index tile);
+  /// Tokens of a tile, whose vectors a kernel takes at once.
+  int64_t getTile(CPUTarget target) const { return panels * target.panel(); }
+
+  /// Weights of a part, at most.
+  int64_t getPartSlots() const {
+    return std::min(pattern.getSlots(), partLines * features);
+  }
 
   /// Vectors of a panel that a kernel takes at once.
   int64_t panels;
   int64_t parts, chunks;
-  /// Lines of a part.
-  int64_t partLines;
+  /// Lines of a part, features of a chunk, and all of these.
+  int64_t partLines, chunk, features;
+
+  /// The weights in this order, [slots], if there are any yet.
+  Value weights;
 
 private:
-  WeightOrder(PatternType pattern, View walked) : pattern(pattern) {
+  WeightOrder(PatternType pattern, View walked, bool areMade)
+      : pattern(pattern), areMade(areMade) {
     lines = pattern.getNumLines(walked);
     features = pattern.getNumLines(getOther(walked));
   }
@@ -63,7 +80,9 @@ private:
   void gather(Emitter &e, const PatternView &view, Value values, Index slice);
 
   PatternType pattern;
-  int64_t lines, features, chunk;
+  /// The weights are results.
+  bool areMade;
+  int64_t lines;
 
   /// Where each line's weights of each chunk begin in the view, and where its
   /// last ones end, [lines, chunks + 1].
@@ -75,8 +94,8 @@ private:
   /// each the place of its first weight in the view, and in this order, and how
   /// many there are, [parts, chunks, lines, 3].
   Value order, spans;
-  /// Rows in their chunk and weights, [slots].
-  Value rows, weights;
+  /// The rows of weights in their chunk, [slots].
+  Value rows;
 };
 
 } // namespace mlir::bsr

@@ -23,7 +23,7 @@
 // CHECK:           scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c3 {
 // CHECK-COUNT-6:     memref.prefetch %[[Y]]{{.*}} write
 // CHECK:             scf.for %{{.*}} step %c4 iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>) {
-// CHECK:               memref.load %[[ROWS]]
+// CHECK:               vector.load %[[ROWS]]{{.*}} vector<4xi16>
 // CHECK:               memref.load %[[WEIGHTS]]
 // CHECK:               vector.load %[[X]]
 // CHECK:         return
@@ -94,4 +94,71 @@ func.func @step(%p: !pattern, %w: tensor<2000x1x1xbf16>, %x: tensor<96x1024xbf16
   %y:3 = bsr.launch @others ins(%p, %w, %x, %v, %z, %a : !pattern, tensor<2000x1x1xbf16>, tensor<96x1024xbf16>, tensor<2000x1x1xf32>, tensor<96x1040xf32>, tensor<96x512xf32>)
       outs(%e, %f, %g : tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>) -> tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>
   return %y#0, %y#1, %y#2 : tensor<80x1024xbf16>, tensor<80x1040xf32>, tensor<80x512xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<96x80, block = 1x1, slots = 2500>
+
+// Single weights that a product makes: lines in their order, no weights. A work item is six of 96 rows, whose sums lie
+// on the stack; four weights of a line are summed up across lanes together, and go to their slots when all tokens are.
+// CHECK-LABEL: func private @made
+// CHECK-SAME:    %[[A:[^:]*]]: memref<96x1024xf32>, %[[B:[^:]*]]: memref<80x1024xf32>, %[[W:[^:]*]]: memref<2500x1x1xf32>, {{.*}}: memref<16x1x6x3xi32>, %[[ROWS:[^:]*]]: memref<2500xi16>)
+// CHECK:         scf.forall (%{{.*}}) in (16) {
+// CHECK:           %[[SUMS:.*]] = memref.alloca() {{.*}}memref<480xf32>
+// CHECK:           scf.for %{{.*}} to %c32
+// CHECK:             vector.load %[[A]]{{.*}} vector<8xf32>
+// CHECK:             scf.for %{{.*}} step %c4 {
+// CHECK:               vector.load %[[ROWS]]{{.*}} vector<4xi16>
+// CHECK:               vector.load %[[B]]{{.*}} vector<8xf32>
+// CHECK:               vector.store %{{.*}}, %[[SUMS]]{{.*}} vector<4xf32>
+// CHECK:           memref.store %{{.*}}, %[[W]]
+// CHECK:         return
+// SMALL-LABEL: func private @made
+// WIDE-LABEL:  func private @made
+// WIDE:          vector.load %{{.*}} vector<16xf32>
+bsr.cluster private @made(%p: !pattern, %a: tensor<96x1024xf32>, %b: tensor<80x1024xf32>) -> tensor<2500x1x1xf32> {
+  %w = bsr.sddmm %p, %a, %b feature_dim = 0 : !pattern, tensor<96x1024xf32>, tensor<80x1024xf32> -> tensor<2500x1x1xf32>
+  bsr.yield %w : tensor<2500x1x1xf32>
+}
+func.func @step(%p: !pattern, %a: tensor<96x1024xf32>, %b: tensor<80x1024xf32>) -> tensor<2500x1x1xf32> {
+  %e = tensor.empty() : tensor<2500x1x1xf32>
+  %w = bsr.launch @made ins(%p, %a, %b : !pattern, tensor<96x1024xf32>, tensor<80x1024xf32>)
+      outs(%e : tensor<2500x1x1xf32>) -> tensor<2500x1x1xf32>
+  return %w : tensor<2500x1x1xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<96x80, block = 8x1, slots = 300>
+
+// Blocks of one output: four of the eight features that a line of blocks reads stay in registers, then the other four; a
+// block adds to a row of sums.
+// CHECK-LABEL: func private @scattered
+// CHECK-SAME:    %[[V:[^:]*]]: memref<300x8x1xf32>, %[[X:[^:]*]]: memref<96x1024xf32>, %[[Y:[^:]*]]: memref<80x1024xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (64) {
+// CHECK:           vector.store %{{.*}}, %[[Y]]
+// CHECK:           scf.for
+// CHECK-COUNT-4:     vector.load %[[X]]
+// CHECK:             scf.for
+// CHECK:               memref.prefetch %[[V]]
+// CHECK:               memref.prefetch %[[Y]]{{.*}} write
+// CHECK:               vector.load %[[Y]]
+// CHECK-COUNT-4:       memref.load %[[V]]
+// CHECK:               vector.store %{{.*}}, %[[Y]]
+// CHECK-COUNT-4:     vector.load %[[X]]
+// CHECK:             scf.for
+// CHECK-NOT:           memref.prefetch
+// CHECK:               vector.store %{{.*}}, %[[Y]]
+// SMALL-LABEL: func private @scattered
+// WIDE-LABEL:  func private @scattered
+bsr.cluster private @scattered(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) -> tensor<80x1024xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x8x1xf32>, tensor<96x1024xf32> -> tensor<80x1024xf32>
+  bsr.yield %y : tensor<80x1024xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) -> tensor<80x1024xf32> {
+  %e = tensor.empty() : tensor<80x1024xf32>
+  %y = bsr.launch @scattered ins(%p, %w, %x : !pattern, tensor<300x8x1xf32>, tensor<96x1024xf32>)
+      outs(%e : tensor<80x1024xf32>) -> tensor<80x1024xf32>
+  return %y : tensor<80x1024xf32>
 }

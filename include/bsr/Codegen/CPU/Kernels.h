@@ -12,7 +12,7 @@
 namespace mlir::bsr {
 
 /// The view of its pattern that the kernel of `op` walks, if it has a pattern.
-std::optional<View> getWalkedView(Operation *op);
+std::optional<View> getWalkedView(Operation *op, CPUTarget target);
 
 /// Emits the loops that compute `roots` (one operation, or element-wise ones of
 /// one space) into the buffers `outputs`.
