@@ -33,7 +33,7 @@ def make_step(model, batch, rate, threads, name, attention=None):
         return jnp.ones(shape.shape) if leaf.endswith("_gain") else jnp.zeros(shape.shape)
 
     params = jax.tree_util.tree_map_with_path(init, generate.parameter_shapes(config))
-    state = [{"params": params, "opt": generate.optimizer(rate).init(params)}]
+    state = [{"params": params, "opt": generate.optimizer(rate, config).init(params)}]
     del params
     shapes = generate.step_arguments(config)[1]
     arguments = {key: jnp.asarray(rows, shapes[key].dtype).reshape(shapes[key].shape) for key, rows in batch.items()}

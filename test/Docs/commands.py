@@ -310,6 +310,7 @@ COMMANDS = {
     },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),
+        "scripts/train-llama.sh": Tested("Tools/train-llama.test"),
     },
 }
 
