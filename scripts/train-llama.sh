@@ -27,7 +27,7 @@ scripts/train-llama.sh [option value]...
   --tools DIR              the folder of the tools, if they need not be built
 
 The models are those of GaLore's configurations: the embedding and the head, of
-32,000 tokens, stay dense, as papers leave them. Installs what is missing,
+32,000 tokens, stay dense. Installs what is missing,
 builds, compiles the step sparse and dense (every block stored, same compiler),
 trains both, and prints a table with held-out perplexity and tokens per second.
 The sparse run updates its patterns 14 times.
