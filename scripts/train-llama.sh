@@ -86,7 +86,7 @@ tokens=$output/$(cksum <<<"${source[*]}" | cut -d ' ' -f 1).tokens
 step=$output/llama_$size.mlir
 gzip --decompress --stdout "examples/llama_$size.mlir.gz" > "$step"
 
-train() { # name density method steps-between-updates options-of-the-compiler
+train() { # name density method steps-between-updates
   echo "== $1"
   "$tools/sparse-train" --config examples/llama.yaml --overwrite \
     --set step="$step" --set tokens="$tokens" \
@@ -95,13 +95,12 @@ train() { # name density method steps-between-updates options-of-the-compiler
     --set sparsity.method="$3" --set sparsity.every="$4" \
     --set held_out.every=$((steps / 4 + 1)) \
     --set compile.cache="$output/compiled" \
-    --set "compile.options=['--mark=match=layers\..*_w\$ block=$block density=$2'$5]"
+    --set "compile.options=['--mark=match=layers\..*_w\$ block=$block density=$2']"
 }
-every=$((steps / 20 + 1)) scores=
+every=$((steps / 20 + 1))
 [[ $method != static ]] || every=0
-[[ $method != rigl ]] || scores=", '--score-norm=l1'"
-train sparse "$density" "$method" "$every" "$scores"
-train dense 1 static 0 ''
+train sparse "$density" "$method" "$every"
+train dense 1 static 0
 
 echo
 "$tools/sparse-report" "$output/sparse" "$output/dense" --output "$output/plot.svg"
