@@ -64,6 +64,8 @@ IMPLEMENTATIONS = {
     "ours": ("steps_ours", {"density": 0.1}),
     # The embedding, too, which is the head's matrix.
     "ours-embedding": ("steps_ours", {"density": 0.1, "match": r"(layers\..*_w|token_embedding)$"}),
+    # The head, too, where it is a matrix of its own.
+    "ours-head": ("steps_ours", {"density": 0.1, "match": r"(layers\..*|head)_w$"}),
     "ours-1x1": ("steps_ours", {"density": 0.1, "block": "1x1"}),
     "ours-dense": ("steps_ours", {"density": 1}),
     "torch": ("steps_torch", {}),
