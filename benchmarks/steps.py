@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whole training steps of BERT and GPT-2: this project's against PyTorch's and JAX's.
+"""Whole training steps of BERT, GPT-2 and LLaMA: this project's against PyTorch's and JAX's.
 
-    benchmarks/steps.py [--model MODEL] [--batch B] [--tokens T] [--attention SHAPE] [--impl NAME,...] [--csv FILE] [--plot FILE]
+    benchmarks/steps.py [--model MODEL] [--batch B] [--tokens T] [--attention SHAPE] [--impl NAME,...] [--over NAME] [--csv FILE] [--plot FILE]
 
 The models, the batch and the optimizer are those of examples/generate.py: the head sees
 the masked positions only (mini, base, base-bf16), or all positions (base-all, gpt2), or
 there is none (base-encoder). Another batch, other tokens and gpt2 take JAX, which exports
-the step. With a shape, such as "window=3 global=1 random=2 block=64x64", attention is that
+the step. Those of LLaMA predict the next token, and have a head of their own. With a shape, such as "window=3 global=1 random=2 block=64x64", attention is that
 of a mark, and PyTorch's is masked by blocks of this shape. Each implementation is a process of its own; they take turns,
 a step each, so that what disturbs the machine disturbs all of them.
 docs/benchmarks.md explains the table.
@@ -38,6 +38,7 @@ class Model(typing.NamedTuple):
     predictions: int
     head: str = "masked"
     matmul: str = ""
+    gated: int = 0  # of LLaMA, the width of its feed-forward layers
 
 
 BASE = Model(12, 768, 12, 30522, 8, 128, 20)
@@ -51,6 +52,10 @@ MODELS = {
     "base-bf16": BASE._replace(matmul="bfloat16"),
     "gpt2": Model(12, 768, 12, 50304, 8, 128, 128, "next"),
     "gpt2-tiny": Model(1, 64, 2, 500, 2, 32, 32, "next"),
+    "llama_tiny": Model(2, 64, 2, 400, 4, 32, 32, "next", gated=96),
+    "llama_9m": Model(4, 128, 4, 32000, 8, 256, 256, "next", gated=352),
+    "llama_20m": Model(4, 256, 4, 32000, 8, 256, 256, "next", gated=688),
+    "llama_60m": Model(8, 512, 8, 32000, 8, 256, 256, "next", gated=1376),
 }
 RATE = 1e-4
 
@@ -59,16 +64,20 @@ IMPLEMENTATIONS = {
     "ours": ("steps_ours", {"density": 0.1}),
     # The embedding, too, which is the head's matrix.
     "ours-embedding": ("steps_ours", {"density": 0.1, "match": r"(layers\..*_w|token_embedding)$"}),
+    # The head, too, where it is a matrix of its own.
+    "ours-head": ("steps_ours", {"density": 0.1, "match": r"(layers\..*|head)_w$"}),
     "ours-1x1": ("steps_ours", {"density": 0.1, "block": "1x1"}),
     "ours-dense": ("steps_ours", {"density": 1}),
     "torch": ("steps_torch", {}),
     "torch-compile": ("steps_torch", {"compile": True}),
+    # Every weight of the layers times a mask, as papers of sparse training do it.
+    "torch-masked": ("steps_torch", {"masked": 0.1}),
     "torch-bf16": ("steps_torch", {"bf16": True}),
     "torch-compile-bf16": ("steps_torch", {"compile": True, "bf16": True}),
     "jax": ("steps_jax", {}),
 }
-# Another density: ours@0.25.
-DENSITY = re.compile(r"ours@(0?\.\d*[1-9]\d*|1)")
+# Another density, other blocks: ours@0.25, ours-1x8@0.25, torch-masked@0.25.
+OTHER = re.compile(r"(?:ours(?:-(\d+x\d+))?|(torch-masked))(?:@(0?\.\d*[1-9]\d*|1))?")
 # What attention is computed on.
 SHAPE = re.compile(r"((?:window|global|random|seed)=\d+(?: |$))+(?:block=(\d+)x\2)?")
 DEFAULTS = ["ours", "ours-dense", "torch", "torch-compile", "jax"]
@@ -76,8 +85,13 @@ DEFAULTS = ["ours", "ours-dense", "torch", "torch-compile", "jax"]
 
 def find_implementation(name):
     """The module and options of `name`, or None."""
-    density = DENSITY.fullmatch(name)
-    return ("steps_ours", {"density": float(density[1])}) if density else IMPLEMENTATIONS.get(name)
+    if name in IMPLEMENTATIONS or not (other := OTHER.fullmatch(name)):
+        return IMPLEMENTATIONS.get(name)
+    block, masked, density = other.groups()
+    density = float(density or 0.1)
+    if masked:
+        return "steps_torch", {"masked": density}
+    return "steps_ours", {"density": density} | ({"block": block} if block else {})
 
 
 def find_model(options):
@@ -105,6 +119,8 @@ def make_batch(model):
              "labels": tokens(model.predictions), "weights": weights}
     if model.head in ("all", "next"):
         del batch["positions"]
+    if model.gated:
+        del batch["weights"]
     return batch
 
 
@@ -214,7 +230,8 @@ def main():
     parser.add_argument("--attention", metavar="SHAPE",
                         help="blocks that attention is computed on, as marks say them: window=3 global=1 random=2 block=64x64")
     parser.add_argument("--impl", default=",".join(DEFAULTS), metavar="NAME,...",
-                        help="what takes part (" + ", ".join(IMPLEMENTATIONS) + "; ours@0.25 for another density)")
+                        help="what takes part (" + ", ".join(IMPLEMENTATIONS) + "; ours@0.25, ours-1x8@0.25 and torch-masked@0.25 for other densities and blocks)")
+    parser.add_argument("--over", metavar="NAME", help="the implementation that speed-ups are over, instead of the faster of PyTorch's dense ones")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), metavar="N")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="steps of each, of which the median counts")
     parser.add_argument("--csv", metavar="FILE", help="where to write every step")
@@ -234,7 +251,9 @@ def main():
     names = options.impl.split(",")
     for name in names:
         if not find_implementation(name):
-            parser.error(f"expected --impl to name {', '.join(IMPLEMENTATIONS)} or ours@DENSITY, but got '{name}'")
+            parser.error(f"expected --impl to name {', '.join(IMPLEMENTATIONS)}, ours-RxC or one of them @DENSITY, but got '{name}'")
+    if options.over and options.over not in names:
+        parser.error(f"expected --over to be one of {', '.join(names)}, but got '{options.over}'")
 
     harness.describe_machine(options.threads)
     workers = []
@@ -255,7 +274,8 @@ def main():
     if quiet.disturbed:
         harness.note(f"{quiet.disturbed} steps were disturbed")
 
-    baseline = min((w.median() for w in workers if w.name in ("torch", "torch-compile")), default=None)
+    over = [options.over] if options.over else ["torch", "torch-compile"]
+    baseline = min((w.median() for w in workers if w.name in over), default=None)
     model = find_model(options)
     title = options.model if model.head == "next" else f"BERT-{options.model}"
     print(f"{title}, {model.batch} x {model.tokens} tokens, {f'attention {options.attention}, ' if options.attention else ''}{options.threads} threads")

@@ -22,7 +22,7 @@ def make_step(model, batch, rate, threads, name, attention=None):
     config = dataclasses.replace((generate.CONFIGS | generate.SCALED)[name], batch=model.batch, tokens=model.tokens,
                                  predictions=model.predictions)
     assert (config.layers, config.hidden, config.heads, config.vocabulary, config.batch, config.tokens,
-            config.predictions, config.head, config.matmul.__name__ if config.matmul else "") == tuple(model), f"expected {config}, but got {model}"
+            config.predictions, config.head, config.matmul.__name__ if config.matmul else "", config.gated or 0) == tuple(model), f"expected {config}, but got {model}"
     key = jax.random.PRNGKey(0)
 
     def init(path, shape):
@@ -33,7 +33,7 @@ def make_step(model, batch, rate, threads, name, attention=None):
         return jnp.ones(shape.shape) if leaf.endswith("_gain") else jnp.zeros(shape.shape)
 
     params = jax.tree_util.tree_map_with_path(init, generate.parameter_shapes(config))
-    state = [{"params": params, "opt": generate.optimizer(rate).init(params)}]
+    state = [{"params": params, "opt": generate.optimizer(rate, config).init(params)}]
     del params
     shapes = generate.step_arguments(config)[1]
     arguments = {key: jnp.asarray(rows, shapes[key].dtype).reshape(shapes[key].shape) for key, rows in batch.items()}

@@ -32,7 +32,7 @@ def find_source(model, name):
     import steps
 
     generate = harness.ROOT / "examples" / "generate.py"
-    file = f"{name if name.startswith('gpt2') else f'bert_{name}'}.mlir.gz"
+    file = f"{name if name.startswith(('gpt2', 'llama')) else f'bert_{name}'}.mlir.gz"
     path = generate.with_name(file)
     if model != steps.MODELS[name] or not path.exists():
         if not importlib.util.find_spec("jax"):

@@ -97,6 +97,69 @@ class Gpt(nn.Module):
         return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
 
 
+class MaskedLinear(nn.Linear):
+    """The layer of papers on sparse training: dense, its weight times a mask in each pass."""
+
+    def __init__(self, inputs, outputs, density):
+        super().__init__(inputs, outputs, bias=False)
+        self.register_buffer("mask", (torch.rand(outputs, inputs) < density).float())
+
+    def forward(self, x):
+        return F.linear(x, self.weight * self.mask)
+
+
+class LlamaLayer(nn.Module):
+    def __init__(self, model, linear):
+        super().__init__()
+        h, gated = model.hidden, model.gated
+        self.heads, self.mask = model.heads, None
+        self.query, self.key, self.value, self.out = (linear(h, h) for _ in range(4))
+        self.gate, self.up, self.down = linear(h, gated), linear(h, gated), linear(gated, h)
+        self.attention_norm, self.ffn_norm = nn.RMSNorm(h, 1e-6), nn.RMSNorm(h, 1e-6)
+
+    def attention(self, x, cos, sin):
+        def heads(t):
+            return t.view(*x.shape[:2], self.heads, -1).transpose(1, 2)
+
+        def rotate(t):
+            a, b = t.chunk(2, -1)
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+        q, k, v = rotate(heads(self.query(x))), rotate(heads(self.key(x))), heads(self.value(x))
+        mixed = F.scaled_dot_product_attention(q, k, v, self.mask, is_causal=self.mask is None)
+        return self.out(mixed.transpose(1, 2).reshape(x.shape))
+
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.attention_norm(x), cos, sin)
+        normed = self.ffn_norm(x)
+        return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
+
+
+class Llama(nn.Module):
+    def __init__(self, model, masked):
+        super().__init__()
+
+        def linear(inputs, outputs):
+            return MaskedLinear(inputs, outputs, masked) if masked else nn.Linear(inputs, outputs, bias=False)
+
+        self.embedding = nn.Embedding(model.vocabulary, model.hidden)
+        self.layers = nn.ModuleList(LlamaLayer(model, linear) for _ in range(model.layers))
+        self.final_norm = nn.RMSNorm(model.hidden, 1e-6)
+        self.head = nn.Linear(model.hidden, model.vocabulary, bias=False)
+        half = model.hidden // model.heads // 2
+        angles = torch.outer(torch.arange(model.tokens), 10000.0 ** (-torch.arange(half) / half))
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        initialize(self)
+
+    def forward(self, ids, labels):
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = layer(x, self.cos, self.sin)
+        logits = self.head(self.final_norm(x))
+        return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
+
+
 def make_mask(tokens, shape, isCausal):
     """A mask of blocks as docs/attention.md describes marks; which ones are random is this function's."""
     options = {"window": "3", "global": "0", "random": "0", "seed": "0", "block": "64x64"}
@@ -115,13 +178,16 @@ def make_mask(tokens, shape, isCausal):
     return mask.tril() if isCausal else mask
 
 
-def make_step(model, batch, rate, threads, name, compile=False, bf16=False, device="cpu", attention=None):
+def make_step(model, batch, rate, threads, name, compile=False, bf16=False, device="cpu", attention=None, masked=None):
+    """`masked`: the density of masks, which LLaMA's layers have."""
+    if masked and not model.gated:
+        raise ImportError("expected a LLaMA for masked layers")
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     arguments = {key: torch.tensor(rows, device=device) for key, rows in batch.items()}
     if model.head == "none":
         arguments = {key: rows.view(model.batch, model.tokens, model.hidden) for key, rows in arguments.items()}
-    bert = {"none": Encoder, "next": Gpt}.get(model.head, Bert)(model)
+    bert = Llama(model, masked) if model.gated else {"none": Encoder, "next": Gpt}.get(model.head, Bert)(model)
     if attention:
         mask = make_mask(model.tokens, attention, model.head == "next").to(device)
         for layer in bert.layers:
@@ -129,9 +195,12 @@ def make_step(model, batch, rate, threads, name, compile=False, bf16=False, devi
     bert.to(device)
     matrices = [p for p in bert.parameters() if p.ndim > 1]
     vectors = [p for p in bert.parameters() if p.ndim <= 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}],
-        lr=rate, eps=1e-6, weight_decay=0.01, fused=True)
+    if model.gated:
+        optimizer = torch.optim.Adam(bert.parameters(), lr=rate, fused=True)
+    else:
+        optimizer = torch.optim.AdamW(
+            [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}],
+            lr=rate, eps=1e-6, weight_decay=0.01, fused=True)
     forward = torch.compile(bert) if compile else bert
 
     def step():

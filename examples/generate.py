@@ -2,12 +2,12 @@
 #
 # Generates the exported training steps of this folder.
 
-"""Exports the training steps of BERT and GPT-2 of this folder with JAX.
+"""Exports the training steps of BERT, GPT-2 and LLaMA of this folder with JAX.
 
     python3 examples/generate.py [--output-dir DIR] [--accumulate] [--batch B] [--tokens T]
         [--clip NORM] [--layers N] [SIZE]...
 
-writes `bert_<SIZE>.mlir.gz`, or `<SIZE>.mlir.gz` of GPT-2, for each size, by default all
+writes `bert_<SIZE>.mlir.gz`, or `<SIZE>.mlir.gz` of GPT-2 and LLaMA, for each size, by default all
 but `large` and `4.9b`, the same bytes every time. Needs `jax` and `optax`, and `python/` on the module path.
 
 The model is BERT with learned positions and a masked-language-model head that
@@ -36,6 +36,12 @@ are as long, and predictions as many more or fewer. With --clip, gradients are c
 a global norm of NORM in front of AdamW, in `bert_<SIZE>_clipped.mlir.gz`. With --layers,
 there are N layers.
 
+`llama_9m`, `llama_20m` and `llama_60m` are LLaMA (Touvron et al. 2023) in the sizes that GaLore
+(Zhao et al. 2024) and papers of sparse training compare with: RMSNorm, rotary positions, SwiGLU,
+no biases, a head of its own, 32,000 tokens, sequences of 256, and Adam with an epsilon of 1e-8.
+`llama_tiny` is small. Their batch is {ids, labels [B, T] int32}: a label is the token behind, and
+the loss the mean over all of them.
+
 With --accumulate the step is that of a micro-batch, of B sequences:
 
     step(state, batch, lr, apply) -> (state, loss)
@@ -59,6 +65,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 import sparse_opt.jax
@@ -82,6 +89,8 @@ class Config:
     matmul: Any = None
     # The norm that all gradients together are clipped to.
     clip: float | None = None
+    # Of LLaMA, and of no other model: the width of the gated feed-forward layers.
+    gated: int | None = None
 
 
 BASE = Config(12, 768, 12, 30522, 8, 128, 20)
@@ -96,6 +105,10 @@ CONFIGS = {
     "base-bf16": dataclasses.replace(BASE, matmul=jnp.bfloat16),
     "gpt2-bf16": Config(12, 768, 12, 50304, 8, 128, 128, "next", jnp.bfloat16),
     "gpt2-tiny-bf16": Config(1, 64, 2, 500, 2, 32, 32, "next", jnp.bfloat16),
+    "llama_tiny": Config(2, 64, 2, 400, 4, 32, 32, "next", gated=96),
+    "llama_9m": Config(4, 128, 4, 32000, 8, 256, 256, "next", gated=352),
+    "llama_20m": Config(4, 256, 4, 32000, 8, 256, 256, "next", gated=688),
+    "llama_60m": Config(8, 512, 8, 32000, 8, 256, 256, "next", gated=1376),
     # The sizes of docs/science.md: many runs in little time.
     "w32": Config(2, 32, 1, 512, 16, 32, 5),
     "w64": Config(2, 64, 2, 512, 16, 32, 5),
@@ -124,6 +137,17 @@ def parameter_shapes(config: Config) -> Params:
     def f32(*shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
+    if config.gated:
+        gated = {"gate_w": f32(h, config.gated), "up_w": f32(h, config.gated)}
+        attention = {f"{name}_w": f32(h, h) for name in ("query", "key", "value", "out")}
+        layer = attention | gated | {"down_w": f32(config.gated, h)}
+        layer |= {"attention_gain": f32(h), "ffn_gain": f32(h)}
+        return {
+            "token_embedding": f32(v, h),
+            "layers": [layer] * config.layers,
+            "final_gain": f32(h),
+            "head_w": f32(h, v),
+        }
     layer = {
         "qkv_w": f32(h, 3 * h),
         "qkv_b": f32(3 * h),
@@ -179,26 +203,67 @@ def linear(x: jax.Array, p: Params, name: str, config: Config) -> jax.Array:
     return product("bti,io->bto", x, p[f"{name}_w"], config) + p[f"{name}_b"]
 
 
+def rms_norm(x: jax.Array, gain: jax.Array) -> jax.Array:
+    return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-6) * gain
+
+
+def rotate(x: jax.Array) -> jax.Array:
+    """Returns queries or keys `[B, heads, T, size]` turned by their positions.
+
+    Features i and i + size / 2 are a pair, turned by t * 10000^(-2 i / size)
+    (Su et al. 2021, in the order of features that LLaMA has in transformers).
+    """
+    tokens, half = x.shape[2], x.shape[3] // 2
+    angles = jnp.outer(jnp.arange(tokens), 10000.0 ** (-np.arange(half) / half))
+    cos, sin = jnp.cos(angles).astype(x.dtype), jnp.sin(angles).astype(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
+
+
 def attention(x: jax.Array, p: Params, config: Config) -> jax.Array:
     batch, tokens, hidden = x.shape
 
     def split_heads(t: jax.Array) -> jax.Array:
         return t.reshape(batch, tokens, config.heads, -1).transpose(0, 2, 1, 3)
 
-    qkv = linear(x, p, "qkv", config)
-    q, k, v = map(split_heads, jnp.split(qkv, 3, axis=-1))
+    if config.gated:
+        names = ("query_w", "key_w", "value_w")
+        products = [product("bti,io->bto", x, p[name], config) for name in names]
+        q, k, v = map(split_heads, products)
+        q, k = rotate(q), rotate(k)
+    else:
+        qkv = linear(x, p, "qkv", config)
+        q, k, v = map(split_heads, jnp.split(qkv, 3, axis=-1))
     scores = product("bhqd,bhkd->bhqk", q, k, config)
     scores = scores * (hidden // config.heads) ** -0.5
     if config.head == "next":
         scores = jnp.where(jnp.tri(tokens, dtype=bool), scores, -jnp.inf)
     mixed = product("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v, config)
     mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, tokens, hidden)
+    if config.gated:
+        return product("bti,io->bto", mixed, p["out_w"], config)
     return linear(mixed, p, "out", config)
 
 
 def feed_forward(x: jax.Array, p: Params, config: Config) -> jax.Array:
     x = jax.nn.gelu(linear(x, p, "ffn1", config), approximate=True)
     return linear(x, p, "ffn2", config)
+
+
+def gated_feed_forward(x: jax.Array, p: Params, config: Config) -> jax.Array:
+    gate = jax.nn.silu(product("bti,io->bto", x, p["gate_w"], config))
+    x = gate * product("bti,io->bto", x, p["up_w"], config)
+    return product("bti,io->bto", x, p["down_w"], config)
+
+
+def decode_llama(x: jax.Array, params: Params, config: Config) -> jax.Array:
+    for i, p in enumerate(params["layers"]):
+        with jax.named_scope(f"layers.{i}"):
+            with jax.named_scope("attention"):
+                x = x + attention(rms_norm(x, p["attention_gain"]), p, config)
+            with jax.named_scope("ffn"):
+                x = x + gated_feed_forward(rms_norm(x, p["ffn_gain"]), p, config)
+    return rms_norm(x, params["final_gain"])
 
 
 def decode(x: jax.Array, params: Params, config: Config) -> jax.Array:
@@ -229,6 +294,15 @@ def loss(params: Params, batch: Params, config: Config) -> jax.Array:
     """Returns the mean cross-entropy of the predictions, in nats."""
     if config.head == "none":
         return ((encode(batch["x"], params, config) - batch["target"]) ** 2).mean()
+    if config.gated:
+        with jax.named_scope("embedding"):
+            x = params["token_embedding"][batch["ids"]]
+        x = decode_llama(x, params, config)
+        with jax.named_scope("head"):
+            logits = product("bth,hv->btv", x, params["head_w"], config)
+        with jax.named_scope("loss"):
+            log_p = jax.nn.log_softmax(logits)
+            return -jnp.take_along_axis(log_p, batch["labels"][..., None], axis=-1).mean()
     with jax.named_scope("embedding"):
         x = params["token_embedding"][batch["ids"]] + params["position_embedding"]
         if config.head != "next":
@@ -251,23 +325,25 @@ def loss(params: Params, batch: Params, config: Config) -> jax.Array:
         return -(picked * weights).sum() / jnp.maximum(weights.sum(), 1.0)
 
 
-def optimizer(
-    lr: float | jax.Array, clip: float | None = None
-) -> optax.GradientTransformation:
-    """Returns AdamW as BERT was trained with; biases and norms do not decay.
+def optimizer(lr: float | jax.Array, config: Config) -> optax.GradientTransformation:
+    """Returns AdamW as the model was trained with.
 
-    With `clip`, it reads gradients that are scaled to that global norm at most.
-
-    Its epsilon also keeps the biases of the keys still: their gradient is zero
-    but for rounding, which a smaller epsilon would blow up to full steps.
+    BERT's and GPT-2's decays all but biases and norms, and its epsilon keeps the
+    biases of the keys still: their gradient is zero but for rounding, which a
+    smaller epsilon would blow up to full steps. LLaMA's is Adam, as GaLore's
+    scripts have it: no decay. With `config.clip`, it reads gradients that are
+    scaled to that global norm at most.
     """
-    adamw = optax.adamw(
-        lr,
-        eps=1e-6,
-        weight_decay=0.01,
-        mask=lambda params: jax.tree.map(lambda p: p.ndim > 1, params),
-    )
-    return optax.chain(optax.clip_by_global_norm(clip), adamw) if clip else adamw
+    if config.gated:
+        adamw = optax.adam(lr)
+    else:
+        adamw = optax.adamw(
+            lr,
+            eps=1e-6,
+            weight_decay=0.01,
+            mask=lambda params: jax.tree.map(lambda p: p.ndim > 1, params),
+        )
+    return optax.chain(optax.clip_by_global_norm(config.clip), adamw) if config.clip else adamw
 
 
 def make_step(config: Config):
@@ -278,7 +354,7 @@ def make_step(config: Config):
         params = state["params"]
         value, gradient = jax.value_and_grad(loss)(params, batch, config)
         with jax.named_scope("adamw"):
-            updates, opt = optimizer(lr, config.clip).update(gradient, state["opt"], params)
+            updates, opt = optimizer(lr, config).update(gradient, state["opt"], params)
             params = optax.apply_updates(params, updates)
         return {"params": params, "opt": opt}, value
 
@@ -288,7 +364,7 @@ def make_step(config: Config):
 def step_arguments(config: Config) -> tuple[Params, Params, jax.ShapeDtypeStruct]:
     """Returns the arguments of the step of a model, as shapes."""
     params = parameter_shapes(config)
-    state = {"params": params, "opt": jax.eval_shape(optimizer(0.0, config.clip).init, params)}
+    state = {"params": params, "opt": jax.eval_shape(optimizer(0.0, config).init, params)}
 
     def shape(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype)
@@ -305,6 +381,8 @@ def step_arguments(config: Config) -> tuple[Params, Params, jax.ShapeDtypeStruct
     }
     if config.head in ("all", "next"):
         del batch["positions"]
+    if config.gated:
+        del batch["weights"]
     return state, batch, shape(jnp.float32)
 
 
@@ -322,7 +400,7 @@ def make_accumulating_step(config: Config):
             total = jax.tree.map(jnp.add, state["sum"], gradient)
             mean = jax.tree.map(lambda t: t / count, total)
         with jax.named_scope("adamw"):
-            updates, opt = optimizer(lr, config.clip).update(mean, state["opt"], params)
+            updates, opt = optimizer(lr, config).update(mean, state["opt"], params)
             updated = {
                 "params": optax.apply_updates(params, updates),
                 "opt": opt,
@@ -383,7 +461,7 @@ def main() -> None:
             config = dataclasses.replace(config, layers=options.layers)
         text = export(config, options.accumulate)
         suffix = ("_accumulate" if options.accumulate else "") + ("_clipped" if options.clip else "")
-        model = size if size.startswith("gpt2") else f"bert_{size}"
+        model = size if size.startswith(("gpt2", "llama")) else f"bert_{size}"
         path = options.output_dir / f"{model}{suffix}.mlir.gz"
         path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
         print(f"{path}: {len(text)} characters, {path.stat().st_size} bytes")

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Methods of sparse training in Python: the two that the runtime has, and one that
-it has not."""
+"""Methods of sparse training in Python: the two that the runtime has, and others.
+
+What papers define for single weights is defined for blocks here: the magnitude of a
+block is its L1 norm, and a layer is the bipartite graph of its block rows and columns.
+"""
 
 import numpy as np
 
@@ -25,6 +28,84 @@ class RigL(SET):
 
     def grow(self, weight, count):
         return weight.largest_scores(count)
+
+
+class SoftMagnitude(SET):
+    """Samples what is kept, without replacement, in proportion to magnitude^temperature.
+
+    The rule of removal of CHTs (Zhang et al. 2025), and `magnitude_soft` of others: at 0
+    every block is as likely, and the higher the temperature the more it is SET.
+    """
+
+    def __init__(self, temperature=3.0):
+        self.temperature = temperature
+
+    def drop(self, weight, count):
+        # Exponential times of these rates: the first to come are such a sample.
+        with np.errstate(divide="ignore"):
+            times = weight.rng.exponential(size=len(weight.stored)) / weight.norms("l1") ** self.temperature
+        return weight.stored[sparse_opt.highest(times, count)]
+
+
+class CHT(SET):
+    """Grows where the graph of a layer has communities, without gradients: by CH2-L3n
+    (Muscoloni et al. 2020; Zhang et al. 2024 and 2025), of equal ones random ones.
+
+    The community of an absent link (u, v) is the nodes on paths of length three from u
+    to v; each adds (1 + its links within) / (1 + its links to others but u and v).
+    """
+
+    def links(self, weight):
+        """The score of every link that is absent, `[block rows, block columns]`."""
+        a = np.zeros(weight.grid)
+        a.flat[weight.stored] = 1
+
+        def sum_up(a):
+            # Of row u and a row z that has v: those columns of z that u has, too, are within, and v is no other.
+            within, degree = a @ a.T, a.sum(1)
+            np.fill_diagonal(within, 0)
+            others = np.maximum(degree - within, 1)
+            return np.where(within > 0, (1 + within) / others, 0) @ a
+
+        return sum_up(a) + sum_up(a.T).T
+
+    def grow(self, weight, count):
+        scores = self.links(weight).ravel()[weight.absent]
+        order = np.lexsort((weight.rng.random(len(scores)), -scores))
+        return weight.absent[order[:count]]
+
+
+class CHTs(CHT, SoftMagnitude):
+    """Samples what is kept, and grows by communities (Zhang et al. 2025)."""
+
+
+class MEST(SET):
+    """Drops the blocks of the smallest magnitude plus `by` times their gradient's, grows
+    random ones (Yuan et al. 2021). Wants scores of norm l1."""
+
+    needs_scores = True
+
+    def __init__(self, by=1.0):
+        self.by = by
+
+    def score(self, weight):
+        return weight.norms("l1") + self.by * weight.scores[weight.stored]
+
+
+class GraNet(RigL):
+    """Prunes to `density` over so many updates, by the cube of what is left of them, and
+    replaces a share of what stays as RigL does (Liu et al. 2021). It begins with the
+    blocks that the step has slots for; the memory stays."""
+
+    def __init__(self, density, updates):
+        self.density, self.updates = density, updates
+
+    def update(self, weight, share):
+        left = max(0.0, 1 - weight.update / self.updates) ** 3
+        end = self.density * weight.grid[0] * weight.grid[1]
+        kept = min(len(weight.stored), int(end + (weight.slots - end) * left + 0.5))
+        new = min(int(share * kept + 0.5), len(weight.absent))
+        return self.drop(weight, len(weight.stored) - kept + new), self.grow(weight, new)
 
 
 class Momentum(sparse_opt.Method):

@@ -41,7 +41,7 @@ else
   build address
   # Left out: runs of minutes, and programs that take no file from elsewhere.
   check address '(Runtime|Tools|PTX)/' \
-    'Tools/(kill|resume-everywhere|schedules|science|setup|sweep|sweep-.*|train-bert|wandb|import-wandb)\.' "$@"
+    'Tools/(kill|resume-everywhere|schedules|science|setup|sweep|sweep-.*|train-bert|train-llama|wandb|import-wandb)\.' "$@"
 fi
 
 # LLVM's OpenMP runtime tells the sanitizer of its barriers through Archer.

@@ -310,6 +310,8 @@ COMMANDS = {
     },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),
+        "scripts/train-llama.sh": Tested("Tools/train-llama.test"),
+        "PYTHONPATH=python:examples python3 examples/fashion_mnist.py": Tested("Python/torch/fashion_mnist.py"),
     },
 }
 

@@ -40,7 +40,7 @@ def train(state, batch, lr, masks=None):
     params = state["params"]
     key, used = jax.random.split(state["key"])
     value, gradient = jax.value_and_grad(loss)(params, masks, used, batch)
-    updates, opt = generate.optimizer(lr).update(gradient, state["opt"], params)
+    updates, opt = generate.optimizer(lr, CONFIG).update(gradient, state["opt"], params)
     return {"params": optax.apply_updates(params, updates), "opt": opt, "key": key}, value
 
 

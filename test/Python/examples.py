@@ -13,6 +13,10 @@
 # RUN: cmp %t/bert_base-bf16.mlir.gz %src_root/examples/bert_base-bf16.mlir.gz
 # RUN: cmp %t/gpt2-bf16.mlir.gz %src_root/examples/gpt2-bf16.mlir.gz
 # RUN: cmp %t/gpt2-tiny-bf16.mlir.gz %src_root/examples/gpt2-tiny-bf16.mlir.gz
+# RUN: cmp %t/llama_tiny.mlir.gz %src_root/examples/llama_tiny.mlir.gz
+# RUN: cmp %t/llama_9m.mlir.gz %src_root/examples/llama_9m.mlir.gz
+# RUN: cmp %t/llama_20m.mlir.gz %src_root/examples/llama_20m.mlir.gz
+# RUN: cmp %t/llama_60m.mlir.gz %src_root/examples/llama_60m.mlir.gz
 # RUN: cmp %t/bert_w32.mlir.gz %src_root/examples/bert_w32.mlir.gz
 # RUN: cmp %t/bert_w64.mlir.gz %src_root/examples/bert_w64.mlir.gz
 # RUN: cmp %t/bert_w128.mlir.gz %src_root/examples/bert_w128.mlir.gz
@@ -36,4 +40,4 @@
 
 # RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
 # RUN:   | FileCheck %s
-# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, gpt2-bf16, gpt2-tiny-bf16, w32, w64, w128, gpt2, gpt2-tiny, large, 4.9b, but got 'huge'
+# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, gpt2-bf16, gpt2-tiny-bf16, llama_tiny, llama_9m, llama_20m, llama_60m, w32, w64, w128, gpt2, gpt2-tiny, large, 4.9b, but got 'huge'

@@ -25,6 +25,7 @@ leaves it, is left out with a warning.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,18 @@ HEIGHT = 530
 
 Summary = dict[str, Any]
 
+
+def perplexity(summary: Summary) -> str:
+    """Returns what text tasks report beside the loss: its exponential."""
+    if summary.get("unigram_entropy") is None:
+        raise KeyError("unigram_entropy")
+    return f"{math.exp(min(summary['held_out_end'], 99)):,.4g}"
+
+
 ROWS: list[tuple[str, str, Callable[[Summary], str]]] = [
     ("held-out loss at the start", "nats", lambda s: f"{s['held_out_start']:.3f}"),
     ("held-out loss at the end", "nats", lambda s: f"{s['held_out_end']:.3f}"),
+    ("held-out perplexity at the end", "", perplexity),
     ("unigram entropy of the data", "nats", lambda s: f"{s['unigram_entropy']:.3f}"),
     ("step, median", "ms", lambda s: f"{s['median_step_time'] * 1e3:.1f}"),
     ("tokens per second", "", lambda s: f"{s['tokens_per_s']:,.0f}"),

@@ -168,7 +168,7 @@ def train(dtype: type) -> dict[str, Any]:
 
         params = state["params"]
         loss, gradient = jax.value_and_grad(masked_loss)(params)
-        updates, opt = generate.optimizer(lr).update(gradient, state["opt"], params)
+        updates, opt = generate.optimizer(lr, CONFIG).update(gradient, state["opt"], params)
         return {"params": optax.apply_updates(params, updates), "opt": opt}, loss
 
     for n, pattern in patterns.items():
