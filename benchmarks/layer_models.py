@@ -5,7 +5,8 @@
     PYTHONPATH=python benchmarks/layer_models.py [--model bert|gpt2]... [--tokens T] [--threads N] [--rounds N] [--density D] [--block B]
 
 BERT-Base and GPT-2 (random values, T tokens in four sequences, AdamW, no dropout) take steps in turn in one process: forward, backward
-and update, of which the median counts. The layers are those of attention and of the MLP; embeddings and the head stay dense. Then each
+and update, of which the median counts. The layers are those of attention and of the MLP, which compute
+its activations; embeddings and the head stay dense. Then each
 takes three steps in a process of its own, whose peak memory is printed, without that of a process that imports the same.
 """
 
@@ -36,7 +37,7 @@ def make(name, mark):
     if mark:
         from sparse_opt.torch import nn
 
-        nn.sparsify(model, [mark])
+        nn.sparsify(model, [mark], fuse_activations=True)
     model.train()
     return model, torch.optim.AdamW(model.parameters(), lr=1e-4)
 
