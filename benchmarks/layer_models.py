@@ -6,8 +6,8 @@
 
 BERT-Base and GPT-2 (random values, T tokens in four sequences, AdamW, no dropout) take steps in turn in one process: forward, backward
 and update, of which the median counts. The layers are those of attention and of the MLP, which compute
-its activations; embeddings and the head stay dense. Then each
-takes three steps in a process of its own, whose peak memory is printed, without that of a process that imports the same.
+its activations; embeddings and the head stay dense. Then each takes three steps in a process of its own, whose peak memory is printed,
+without that of a process that imports the same.
 """
 
 import argparse

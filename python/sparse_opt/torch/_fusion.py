@@ -34,7 +34,7 @@ _TRANSFORMERS = {
 }  # fmt: skip
 
 
-def _name_of(activation: Any) -> str:
+def _name_of(activation: Any) -> Any:
     """Returns the name that layers have for a module's function, or ''."""
     kind = type(activation)
     if kind is torch.nn.GELU:
@@ -110,16 +110,17 @@ def _pairs(module: torch.nn.Module) -> Iterator[tuple[str, str]]:
         names = list(module._modules)
         yield from zip(names, names[1:])
     elif "forward" not in vars(module) and any(isinstance(m, Blocks) for m in module.children()):
-        yield from _pairs_of(type(module))
+        kind: Any = type(module)
+        yield from _pairs_of(kind)
 
 
 @functools.cache
-def _pairs_of(kind: type) -> list[tuple[str, str]]:
+def _pairs_of(kind: Any) -> list[tuple[str, str]]:
     """Returns the pairs that the source of a class shows."""
     own = kind.__mro__[: kind.__mro__.index(torch.nn.Module)]
     try:
         trees = [ast.parse(textwrap.dedent(inspect.getsource(base))) for base in own]
-        forward = ast.parse(textwrap.dedent(inspect.getsource(kind.forward)))  # type: ignore[attr-defined]
+        forward = ast.parse(textwrap.dedent(inspect.getsource(kind.forward)))
     except (AttributeError, OSError, TypeError, SyntaxError):
         return []
     reads = collections.Counter(

@@ -410,7 +410,7 @@ refuse(scheduled(new_ramp=2).load_state_dict, own.state_dict())
 for wrong in ({}, {"new_step": "block", "blocks": {"weight": [3]}}):
     refuse(own.load_state_dict, {**own.state_dict(), "new_blocks": wrong})
 own.load_state_dict(scheduled().state_dict())
-# CHECK-NEXT: expected layers on a processor for new_step and new_ramp, but got '0.weight' on 'meta'
+# CHECK-NEXT: expected layers on a processor or an NVIDIA GPU for new_step and new_ramp, but got '0.weight' on 'meta'
 elsewhere = torch.nn.Sequential(nn.Linear(16, 16)).to("meta")
 refuse(_new_blocks.Ages, elsewhere, [torch.optim.AdamW(elsewhere.parameters())], "block", 0)
 # A compiled step has matrices with one count.
