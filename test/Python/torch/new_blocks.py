@@ -223,7 +223,7 @@ print("ramps")  # CHECK: ramps
 layer = made()
 optimizer = AdamW(layer.parameters())
 plain = nn.Sparsity(layer, optimizer, GROUP, steps=STEPS)
-assert not optimizer._optimizer_step_pre_hooks and set(plain.state_dict()) == {"done", "methods"}
+assert not optimizer._optimizer_step_pre_hooks and set(plain.state_dict()) == {"done", "methods", "history"}
 own = nn.Sparsity(layer, optimizer, GROUP, steps=STEPS, new_step="block")
 assert len(optimizer._optimizer_step_pre_hooks) == len(optimizer._optimizer_step_post_hooks) == 1
 del own
