@@ -41,7 +41,7 @@ def place_of(tensor: Tensor) -> Place:
 
 def is_captured() -> bool:
     """Returns whether a graph records the current stream of the current GPU."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def allocate(like: Tensor, bytes: int) -> tuple[int, Any]:
