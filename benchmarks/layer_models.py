@@ -5,8 +5,10 @@
     PYTHONPATH=python benchmarks/layer_models.py [--model bert|gpt2]... [--tokens T] [--threads N] [--rounds N] [--density D] [--block B]
 
 BERT-Base and GPT-2 (random values, T tokens in four sequences, AdamW, no dropout) take steps in turn in one process: forward, backward
-and update, of which the median counts. The layers are those of attention and of the MLP; embeddings and the head stay dense. Then each
-takes three steps in a process of its own, whose peak memory is printed, without that of a process that imports the same.
+and update, of which the median counts. The layers are those of attention and of the MLP, which compute
+its activations; embeddings and the head stay dense. Then each takes three steps in a process of its own, whose peak memory is printed,
+without that of a process that imports the same. Last is what tensors take: parameters, gradients, moments, and what the forward pass
+keeps for the backward pass; it is the same on every machine, and --rounds 0 prints it alone.
 """
 
 import argparse
@@ -36,7 +38,7 @@ def make(name, mark):
     if mark:
         from sparse_opt.torch import nn
 
-        nn.sparsify(model, [mark])
+        nn.sparsify(model, [mark], fuse_activations=True)
     model.train()
     return model, torch.optim.AdamW(model.parameters(), lr=1e-4)
 
@@ -53,6 +55,25 @@ def stepper(name, mark, tokens):
         return loss.item()
 
     return step
+
+
+def tensors(name, mark, tokens):
+    """What parameters, gradients, moments and the forward pass keep, in MiB."""
+    model, _ = make(name, mark)
+    ids = torch.randint(0, 30000, (4, tokens // 4))
+    kept = {}
+
+    def note(tensor):
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        loss = model(input_ids=ids, labels=ids).loss
+    for parameter in model.parameters():
+        kept[parameter.untyped_storage().data_ptr()] = 4 * parameter.nbytes
+    del loss
+    return sum(kept.values()) >> 20
 
 
 def peak(name, mark, tokens, threads, steps):
@@ -87,9 +108,12 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     harness.describe_machine(options.threads)
-    print("| model | dense, s | layers, s | ratio | dense, MiB | layers, MiB | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
+    if options.rounds:
+        print("| model | dense, s | layers, s | ratio | dense, MiB | layers, MiB | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in options.model or MARKS:
         mark = MARKS[name].format(b=options.block, d=options.density)
+        if not options.rounds:
+            continue
         steps = [stepper(name, m, options.tokens) for m in ("", mark)]
         times = [[], []]
         for _ in range(options.rounds + 1):
@@ -103,6 +127,10 @@ def main():
         none = peak(name, "", options.tokens, options.threads, 0)
         memory = [peak(name, m, options.tokens, options.threads, 3) - none for m in ("", mark)]
         print(f"| {name} | {dense:.3f} | {sparse:.3f} | {ratio:.2f} | {memory[0]} | {memory[1]} | {memory[1] / memory[0]:.2f} |", flush=True)
+    print("\n| model | tensors, dense, MiB | layers, MiB | ratio |\n|---|---:|---:|---:|")
+    for name in options.model or MARKS:
+        dense, sparse = (tensors(name, m, options.tokens) for m in ("", MARKS[name].format(b=options.block, d=options.density)))
+        print(f"| {name} | {dense} | {sparse} | {sparse / dense:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def library() -> ctypes.CDLL:
     except OSError as error:
         raise StepError(
             f"expected {RUNTIME} beside sparse-compile or on the library path, but got"
-            f" '{error}'"
+            f" '{error}': put the folder of a build's tools, as build/dev/bin, on PATH"
         ) from error
     loaded.bsr_runtime_version.restype = ctypes.c_uint32
     version = loaded.bsr_runtime_version()

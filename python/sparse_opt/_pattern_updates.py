@@ -43,6 +43,7 @@ class Weight:
       values: `[slots, block rows, block columns]`; of bfloat16, which NumPy has not, bits.
       updates: how often the pattern was updated.
       changed: which slots hold another block, or none, after an update.
+      pruned, regrown: which slots lost a block by it, and which have got one.
       statistics: what is counted of it after an update, without the history of the run.
     """
 
@@ -51,6 +52,8 @@ class Weight:
     values: Array
     updates: int
     changed: Array | None = None
+    pruned: Array | None = None
+    regrown: Array | None = None
     statistics: PatternStatistics = field(default_factory=PatternStatistics)
 
 
@@ -149,6 +152,8 @@ def _update(
         )
         after = weight.matrix.blocks_of(weight.pattern)
         weight.changed = (before[0] != after[0]) | (before[1] != after[1])
+        weight.pruned = weight.changed & (before[0] >= 0)
+        weight.regrown = weight.changed & (after[0] >= 0)
         weight.values = np.array(session.array(step.buffers[pattern.weight]))
         weight.statistics = session.statistics(pattern)
         weight.updates = max(count + 1, int(session.counters().pattern_updates))

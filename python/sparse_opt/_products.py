@@ -114,8 +114,9 @@ class Matrix:
             pattern[start : start + len(view)] = view
         return pattern
 
-    def rows_of(self, pattern: np.ndarray[Any, Any]) -> tuple[Any, Any, Any]:
-        """Returns `row_ptr`, and of each stored block, by rows, its column and its slot."""
+    def rows_of(self, pattern: Any) -> tuple[Any, Any, Any]:
+        """Returns `row_ptr`, and of each stored block, by rows, its column and its slot, of an
+        array or a tensor of any device."""
         starts = self.offsets
         row_ptr = pattern[starts[0] : starts[0] + self.grid[0] + 1]
         count = int(row_ptr[-1])

@@ -39,6 +39,11 @@ def place_of(tensor: Tensor) -> Place:
     return Place(device, _target(device), stream, is_captured)
 
 
+def is_captured() -> bool:
+    """Returns whether a graph records the current stream of the current GPU."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 def allocate(like: Tensor, bytes: int) -> tuple[int, Any]:
     """Takes memory where `like` lies; PyTorch gives it to others in the order of the
     stream."""

@@ -37,10 +37,9 @@ class Blocks(torch.nn.Module):
     _path = ""  # then, its name in the model
     # Of a weight that has another name, too: what transformers saves under that one alone.
     _tied_weights_keys: Mapping[str, str] = {}
-    _DEVICES = "a processor or an NVIDIA GPU"
 
-    @classmethod
-    def _runs_on(cls, device: torch.device) -> bool:
+    @staticmethod
+    def _runs_on(device: torch.device) -> bool:
         return device.type == "cpu" or device.type == "cuda" and torch.version.hip is None
 
     def __init__(
@@ -59,7 +58,7 @@ class Blocks(torch.nn.Module):
         _require_shape(type(self).__name__, shape, (rows, cols), dtype)
         if not self._runs_on(where):
             raise StepError(
-                f"expected {type(self).__name__} on {self._DEVICES}, but got '{where}'"
+                f"expected {type(self).__name__} on a processor or an NVIDIA GPU, but got '{where}'"
             )
         mask = _mask(pattern, (shape[0] // rows, shape[1] // cols), density)
         self.shape, self.block = shape, (rows, cols)
@@ -174,8 +173,8 @@ class Blocks(torch.nn.Module):
             return
         if not x.device == weight.device == pattern.device or not self._runs_on(x.device):
             raise StepError(
-                f"expected a block-sparse layer and its input on {self._DEVICES}, but got"
-                f" '{weight.device}', its pattern on '{pattern.device}', and '{x.device}'"
+                "expected a block-sparse layer and its input on a processor or an NVIDIA GPU, but"
+                f" got '{weight.device}', its pattern on '{pattern.device}', and '{x.device}'"
             )
 
     def _require_no_transform(self) -> None:
@@ -340,8 +339,7 @@ class Embedding(Blocks):
       num_embeddings: how many rows the table has.
       embedding_dim: of a row.
       padding_idx: a row without a gradient, or None.
-      block, density, pattern, dtype, device: as of `Linear`, on a processor; blocks have rows
-        of the table.
+      block, density, pattern, dtype, device: as of `Linear`; blocks have rows of the table.
 
     Values begin as those of `torch.nn.Embedding` do, normally distributed, and zeros in the
     row of `padding_idx`. A `Linear` that shares `weight`, `pattern` and `num_updates`
@@ -350,12 +348,6 @@ class Embedding(Blocks):
     Raises:
       StepError: an argument is of a wrong type or value; blocks do not divide the table.
     """
-
-    _DEVICES = "a processor"
-
-    @classmethod
-    def _runs_on(cls, device: torch.device) -> bool:
-        return device.type == "cpu"
 
     @_given.options()
     def __init__(

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sparse_opt._errors import StepError
 from sparse_opt._products import Matrix
-from sparse_opt.torch import _linear
+from sparse_opt.torch import _gpu, _linear
 
 
 def _places(
@@ -24,24 +24,34 @@ def _places(
     """Returns of each block that a row has, row after row: the number of the row among the
     indices, the block's column, its slot and the row within it."""
     matrix = _linear.matrix_of(weight, rows, cols)
-    _linear.require_pattern(matrix, pattern)
+    if _gpu.has(pattern):
+        is_captured = _gpu.place_of(pattern).is_captured
+        if is_captured:
+            raise StepError(
+                "expected an embedding of blocks outside of the capture of a graph, but got one"
+                " within: how many blocks rows have is read then"
+            )
+        _gpu.require_pattern(matrix, pattern, is_captured)
+    else:
+        _linear.require_pattern(matrix, pattern)
     flat = indices.reshape(-1).to(torch.int64)
     if flat.numel() and not 0 <= int(flat.min()) <= int(flat.max()) < rows:
         raise StepError(
             f"expected indices below {rows} of a table of so many rows, but got"
             f" {int(flat.min())} to {int(flat.max())}"
         )
-    row_ptr, col_idx, slot = (torch.from_numpy(a) for a in matrix.rows_of(pattern.numpy()))
+    row_ptr, col_idx, slot = matrix.rows_of(pattern)
     block_row, within = flat // matrix.block_rows, flat % matrix.block_rows
     first = row_ptr[block_row].to(torch.int64)
     counts = row_ptr[block_row + 1] - first
     number = torch.repeat_interleave(counts)
-    position = torch.arange(number.numel()) - (counts.cumsum(0) - counts)[number] + first[number]
+    order = torch.arange(number.numel(), device=number.device)
+    position = order - (counts.cumsum(0) - counts)[number] + first[number]
     slots = slot[position].to(torch.int64)
     return number, col_idx[position].to(torch.int64), slots, within[number]
 
 
-@torch.library.custom_op("sparse_opt::lookup", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("sparse_opt::lookup", mutates_args=(), device_types=("cpu", "cuda"))
 def lookup(indices: Tensor, weight: Tensor, pattern: Tensor, rows: int, cols: int) -> Tensor:
     """Returns rows of a table, `[..., cols]`, of indices `[...]`."""
     number, col, slot, within = _places(indices, weight, pattern, rows, cols)
@@ -56,7 +66,9 @@ def _(indices: Tensor, weight: Tensor, pattern: Tensor, rows: int, cols: int) ->
     return weight.new_empty(*indices.shape, cols)
 
 
-@torch.library.custom_op("sparse_opt::lookup_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op(
+    "sparse_opt::lookup_backward", mutates_args=(), device_types=("cpu", "cuda")
+)
 def lookup_backward(
     dy: Tensor, indices: Tensor, weight: Tensor, pattern: Tensor, rows: int, cols: int
 ) -> Tensor:
@@ -66,10 +78,10 @@ def lookup_backward(
         kept.append((indices.detach().clone(), dy.detach().clone()))
     number, col, slot, within = _places(indices, weight, pattern, rows, cols)
     total = torch.promote_types(weight.dtype, torch.float32)
-    dw = torch.zeros(weight.shape, dtype=total)
+    dw = weight.new_zeros(weight.shape, dtype=total)
     width = weight.shape[2]
     parts = dy.reshape(indices.numel(), cols // width, width)[number, col].to(total)
-    # Of the order of tokens, whatever threads there are.
+    # Of the order of tokens on a processor, whatever threads there are.
     dw.flatten(0, 1).index_add_(0, slot * weight.shape[1] + within, parts)
     return dw.to(weight.dtype)
 
@@ -107,7 +119,7 @@ def scores(
     total = torch.promote_types(kept[0][1].dtype, torch.float32)
     dy = torch.cat([dy.reshape(-1, dy.shape[-1]) for _, dy in kept]).to(total)
     read, place = torch.unique(indices, return_inverse=True)
-    gradient = torch.zeros(read.numel(), matrix.cols, dtype=total).index_add_(0, place, dy)
+    gradient = dy.new_zeros(read.numel(), matrix.cols).index_add_(0, place, dy)
     norms = gradient.abs().reshape(read.numel(), matrix.grid[1], -1).sum(2)
-    found = torch.zeros(matrix.grid, dtype=total).index_add_(0, read // matrix.block_rows, norms)
-    return found.to(torch.float32).numpy()
+    found = dy.new_zeros(matrix.grid).index_add_(0, read // matrix.block_rows, norms)
+    return _gpu.host(found.to(torch.float32))

@@ -6,7 +6,8 @@
 
 Values and moments are written once, at the update. Steps are another matter: an optimizer
 counts them for a whole matrix. `Ages` lets it step new blocks once more as parameters of
-their own, which have their own counts, and keeps what comes of that.
+their own, which have their own counts, and keeps what comes of that. Slots are numbers of the
+processor, by which PyTorch reads and writes tensors of any device.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from sparse_opt import _given
 from sparse_opt._errors import ExportError, StepError
-from sparse_opt.torch import _optimizers, _sharded
+from sparse_opt.torch import _gpu, _optimizers, _sharded
 
 
 @dataclass(frozen=True)
@@ -126,10 +127,10 @@ class Ages:
                 )
         weights = self._weights()
         for name, weight in weights.items():
-            if not weight.is_cpu:
+            if weight.device.type not in ("cpu", "cuda"):
                 raise StepError(
-                    "expected layers on a processor for new_step and new_ramp, but got"
-                    f" '{name}' on '{weight.device}'"
+                    "expected layers on a processor or an NVIDIA GPU for new_step and new_ramp, but"
+                    f" got '{name}' on '{weight.device}'"
                 )
             owner = next(o for o in self._optimizers if _group_of(o, weight) is not None)
             if step == "block" and not isinstance(owner, _CORRECTING):
@@ -186,6 +187,11 @@ class Ages:
     def _look(self, optimizer: torch.optim.Optimizer) -> None:
         """Copies what new blocks have in front of a step."""
         self._held[id(optimizer)] = held = []
+        if _gpu.is_captured():
+            raise StepError(
+                "expected optimizer.step() outside of the capture of a graph with new_step or"
+                " new_ramp, but got it within: a graph has no hooks"
+            )
         if not self._cohorts:
             return
         weights = self._weights()
@@ -203,7 +209,7 @@ class Ages:
             numbers = _sharded.local_slots(weight)
             rows = [
                 cohort.slots if numbers is None
-                else torch.isin(numbers, cohort.slots).nonzero().flatten()
+                else torch.isin(numbers.cpu(), cohort.slots).nonzero().flatten()
                 for cohort in cohorts
             ]  # fmt: skip
             every = torch.cat(rows)

@@ -16,7 +16,7 @@ from torch.nn.utils import parametrize
 from sparse_opt import _given, _library, _marks, _say
 from sparse_opt._errors import StepError
 from sparse_opt._marks import Mark, Marks
-from sparse_opt.torch import _linear, _updates
+from sparse_opt.torch import _fusion, _linear, _updates
 from sparse_opt.torch._attention import PROJECTIONS, MultiheadAttention
 from sparse_opt.torch._layers import FIRST_PATTERN, Blocks, Embedding, Linear, count_blocks
 
@@ -139,6 +139,8 @@ def sparsify(
     model: torch.nn.Module,
     marks: Marks,
     pattern: Pattern | Mapping[str, Any] = "random",
+    *,
+    fuse_activations: bool = False,
 ) -> torch.nn.Module:
     """Puts block-sparse layers into a model in place of its `torch.nn.Linear`,
     `torch.nn.Embedding`, and the `Conv1D` of transformers, and returns it. A line says how
@@ -158,12 +160,17 @@ def sparsify(
         divides stays dense.
       pattern: `random`, `largest` (the blocks of the largest L1 norms), or masks by the
         names of weights.
+      fuse_activations: whether layers compute the activations that are applied to their
+        results and to nothing else, as the source of a module's `forward` shows: ReLU, GELU
+        and SiLU of PyTorch and of transformers. A module that returns what it is given takes
+        the place of each, until `densify`.
 
     Raises:
       StepError: a mark that is none, or that matches no weight which it fits; a layer with
         hooks or a parametrization, which would be lost. Nothing has changed then.
     """
     _updates.require_model(model)
+    fuse_activations = _given.flag("fuse_activations", fuse_activations)
     rules = [_of_layers(mark) for mark in _marks.listed(marks)]
     if not isinstance(pattern, (str, Mapping)):
         raise _given.refusal(
@@ -195,6 +202,7 @@ def sparsify(
         setattr(module, name, modules[id(child)])
     _note_ties(model)
     _note_resizing(model)
+    fused = _fusion.fuse(model) if fuse_activations else 0
     for module in model.modules():
         # Kernels of their own for inference read dense weights; without these they call
         # their layers.
@@ -206,6 +214,7 @@ def sparsify(
     dense = sum(layer.shape[0] * layer.shape[1] for layer in made.values())
     _say.line(
         f"{len(made)} layers have blocks now, {stored:,} of {dense:,} numbers"
+        + (f", and {fused} activations" if fused else "")
         + (f"; dense as they are: {', '.join(left[:5])}" if left else "")
     )
     return model
@@ -296,18 +305,13 @@ def _split_attention(
 
 def _require_no_hooks(name: str, layer: Any, call: str) -> None:
     """Raises `StepError` for hooks of a layer or its weight, which would be lost with it."""
-    kinds = (
-        "_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks",
-        "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
-        "_load_state_dict_post_hooks",
-    )  # fmt: skip
     own = [
         held
         for parameter, weight in layer.named_parameters(recurse=False)
         if parameter != "bias"  # which stays what it is
         for held in (weight._backward_hooks, getattr(weight, "_post_accumulate_grad_hooks", None))
     ]
-    if any(getattr(layer, kind, None) for kind in kinds) or any(own):
+    if _fusion.has_hooks(layer) or any(own):
         raise StepError(
             f"expected a layer without hooks to replace, but got some on that of '{name}':"
             f" register them after {call}"
@@ -402,6 +406,7 @@ def densify(model: torch.nn.Module) -> torch.nn.Module:
         return _dense(model, {})
     if isinstance(model, MultiheadAttention):
         return _whole(model)
+    _fusion.part(model)
     weights: dict[int, torch.nn.Parameter] = {}
     made: dict[int, torch.nn.Module] = {}
     for _, module in modules:
@@ -448,6 +453,11 @@ def _dense(layer: Blocks, weights: dict[int, torch.nn.Parameter]) -> torch.nn.Mo
     elif layer.is_transposed:
         from transformers.pytorch_utils import Conv1D
 
+        if getattr(layer, "activation", ""):
+            raise StepError(
+                "expected the module that a Conv1D's activation was in, too, to densify, but got"
+                " its layer alone: densify the model"
+            )
         dense, weight = Conv1D(*layer.shape).to(weight.dtype), weight.t().contiguous()
     else:
         activation = getattr(layer, "activation", "")

@@ -17,7 +17,8 @@ from sparse_opt._library import PatternUpdate
 from sparse_opt._method import Method
 from sparse_opt._rules import Group, Groups, Member, Rules, Updates, require_first
 from sparse_opt._pattern_updates import needs_scores
-from sparse_opt.torch import _updates
+from sparse_opt._products import Matrix
+from sparse_opt.torch import _gpu, _updates
 from sparse_opt.torch._new_blocks import Ages, Start
 
 
@@ -102,6 +103,8 @@ class Sparsity:
         # Without them, optimizers have no hooks.
         self._ages = Ages(model, optimizers, new_step, ramp) if own_step or ramp else None
         _updates.require_alike(layers)
+        self._history = _statistics.History()
+        self._see_all(layers)
         patterns = _updates.compiled(layers).patterns
         self._updates = Updates(
             rules, steps, [Member(p, is_frozen=False, has_scores=True) for p in patterns]
@@ -122,8 +125,8 @@ class Sparsity:
         Returns:
           What `sparse_opt.Sparsity.update` does, of the weights that are trained, for
           `sparse_opt.Recorder`: `pruned` and `regrown` blocks, `turnover`, `drop`, `density`,
-          `imbalance`, and of each weight `weight_density` and so on; without `used` and `lost`,
-          which take the history of a run. Nothing where no update was due.
+          `used`, `lost`, `imbalance`, and of each weight `weight_density` and so on. Nothing
+          where no update was due. Updates by `nn.update_patterns` are seen in `used` alone.
         """
         layers = _updates.trained(self._model)
         due = {**self._late, **dict(self._due(self.done + 1))}
@@ -131,18 +134,32 @@ class Sparsity:
         entry: dict[str, Any] = {}
         updated: dict[str, Any] | None = {}
         if due:
+            self._see_all(layers)
             optimizers = _updates.optimizers_of(layers, self._given)
             updated = _updates.update(
                 layers, optimizers, due, self._seed, self._start, self._ages
             )
         if updated:
             patterns = _updates.compiled(layers).patterns
+            for name, weight in updated.items():
+                self._see(name, weight.matrix, weight.pattern)
+                if name in due:
+                    self._history.record(name, weight.statistics, weight.pruned, weight.regrown)
+                self._history.count(name, weight.statistics)
             both = [(p, updated[p.name].statistics) for p in patterns]
-            entry = _statistics.of_update(both, due, has_history=False)
+            entry = _statistics.of_update(both, due)
         self._late = due if updated is None else {}
         self.done += 1
         self._keep()
         return entry
+
+    def _see_all(self, layers: Mapping[str, Any]) -> None:
+        """Notes the blocks that layers have."""
+        for name, layer in layers.items():
+            self._see(name, layer.matrix, _gpu.host(layer.pattern))
+
+    def _see(self, name: str, matrix: Matrix, pattern: Any) -> None:
+        self._history.see(name, *matrix.blocks_of(pattern), matrix.grid)
 
     def _due(self, step: int) -> Iterator[tuple[str, PatternUpdate | tuple[Method, float]]]:
         """Yields what is updated after so many steps, by the names of weights."""
@@ -159,7 +176,15 @@ class Sparsity:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a run that goes on needs, beside the states of model and optimizer."""
-        state = {"done": self.done, "methods": [m.state_dict() for m in self._methods()]}
+        history = {
+            name: tuple(torch.from_numpy(part.copy()) for part in parts)
+            for name, parts in self._history.state().items()
+        }
+        state = {
+            "done": self.done,
+            "methods": [m.state_dict() for m in self._methods()],
+            "history": history,
+        }
         return {**state, "new_blocks": self._ages.state_dict()} if self._ages else state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -185,6 +210,13 @@ class Sparsity:
             self._ages.load_state_dict(new_blocks)
         for method, own in zip(methods, known):
             method.load_state_dict(own)
+        # Of a schedule that kept none, it begins with the blocks that are there.
+        self._history = _statistics.History()
+        layers = _updates.trained(self._model)
+        self._see_all(layers)
+        for name, parts in state.get("history", {}).items():
+            if name in layers:
+                self._history.load(name, *(part.cpu().numpy() for part in parts))
         self.done = done
         self._keep()
 

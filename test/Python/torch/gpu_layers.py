@@ -17,7 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from device_memory import GPU
 from refusals import refuse
 from sparse_opt import Group, _gpu_products, _library
-from sparse_opt.torch import _gpu, nn
+from sparse_opt.torch import _gpu, _lookup, _new_blocks, nn
+from torch._subclasses import FakeTensorMode
 
 gpu = GPU()
 target = _library.target("cuda")
@@ -113,6 +114,85 @@ for model, functions in zip(models, (there, here)):
 for a, b in zip(models[0].state_dict().values(), models[1].state_dict().values()):
     assert torch.allclose(a.float(), b.float(), atol=1e-5)
 print("rigl", [int(layer.num_updates) for layer in models[0][::2]])  # CHECK-NEXT: rigl [2, 2]
+
+# Tables, alone and with a head that shares their weight, take their rows by PyTorch's operations. What these make lies where their
+# arguments lie: a default device without memory shows it.
+class Table(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(48, 32, 5, block=8, density=0.4)
+        self.head = nn.Linear(32, 48, bias=False, block=8, density=0.4)
+        self.head.weight, self.head.pattern, self.head.num_updates = self.table.weight, self.table.pattern, self.table.num_updates
+
+    def forward(self, ids):
+        return self.head(self.table(ids))
+
+
+def places(*arguments, find=_lookup._places):
+    with torch.device("meta"):
+        return find(*arguments)
+
+
+_lookup._places = places
+models = [Table()]
+models.append(copy.deepcopy(models[0]))
+for method in "set", "rigl":
+    found = []
+    for model, functions in zip(models, (there, here)):
+        on(functions)
+        # Of a weight that both have, gradients score no blocks: of the table alone they do.
+        net = model if method == "set" else model.table
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        nn.keep_gradients(net, method == "rigl")
+        for ids in torch.tensor([[3, 5, 47], [5, 3, 3]]), torch.zeros(0, dtype=torch.int64):
+            y = net(ids)
+            y.backward(torch.ones_like(y).cumsum(-1))
+        found.append((y.detach(), net.get_parameter([n for n, _ in net.named_parameters()][0]).grad.clone()))
+        optimizer.step()
+        with torch.device("meta") if method == "rigl" else torch.device("cpu"):
+            scored = model.table.scores(model.table.kept) if method == "rigl" else None
+        found[-1] += (torch.from_numpy(scored),) if method == "rigl" else ()
+        assert nn.update_patterns(net, optimizer, 0.4, method=method) > 0
+    for a, b in zip(*found):
+        assert torch.allclose(a, b, atol=1e-5), method
+    assert torch.equal(models[0].table.mask(), models[1].table.mask()) and models[0].head.pattern is models[0].table.pattern
+on(there)
+is_captured = True
+# CHECK-NEXT: expected an embedding of blocks outside of the capture of a graph, but got one within: how many blocks rows have is read then
+refuse(models[0].table, torch.tensor([1]))
+is_captured = False
+# CHECK-NEXT: expected indices below 48 of a table of so many rows, but got -1 to 48
+refuse(models[0].table, torch.tensor([-1, 48]))
+print("tables")  # CHECK-NEXT: tables
+
+# Steps of new blocks: what hooks make of weights and moments of a GPU, whose tensors are shapes and devices alone here, lies there.
+on(here)
+for new_step in "matrix", "block":
+    layer = nn.Linear(32, 64, bias=False, block=8, density=0.5)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        far = torch.nn.Parameter(torch.empty(layer.weight.shape, device="cuda"))
+        optimizer = torch.optim.AdamW([far], capturable=True)
+    ages = _new_blocks.Ages(torch.nn.Sequential(layer), [torch.optim.AdamW(layer.parameters())], new_step, 3)
+    ages._weights = lambda far=far: {"0.weight": far}
+    ages._optimizers = [optimizer]
+    ages._watch()
+    new = torch.arange(16) % 3 == 0
+    ages.begin("0.weight", new, new)
+    for step in range(1, 3):
+        with mode:
+            far.grad = torch.ones_like(far)
+            optimizer.step()
+        (cohort,) = ages._cohorts["0.weight"]
+        assert cohort.age == step and len(cohort.slots) == 6
+        if new_step == "block":
+            assert cohort.state["step"].device.type == "cuda"
+            break  # The next one reads the count.
+print("new blocks")  # CHECK-NEXT: new blocks
+_gpu.is_captured = lambda: True
+with mode:
+    # CHECK-NEXT: expected optimizer.step() outside of the capture of a graph with new_step or new_ramp, but got it within: a graph has no hooks
+    refuse(optimizer.step)
+on(there)
 
 # What PyTorch makes of operators; products that nobody wants are not launched.
 on(there)

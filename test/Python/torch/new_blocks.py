@@ -223,7 +223,7 @@ print("ramps")  # CHECK: ramps
 layer = made()
 optimizer = AdamW(layer.parameters())
 plain = nn.Sparsity(layer, optimizer, GROUP, steps=STEPS)
-assert not optimizer._optimizer_step_pre_hooks and set(plain.state_dict()) == {"done", "methods"}
+assert not optimizer._optimizer_step_pre_hooks and set(plain.state_dict()) == {"done", "methods", "history"}
 own = nn.Sparsity(layer, optimizer, GROUP, steps=STEPS, new_step="block")
 assert len(optimizer._optimizer_step_pre_hooks) == len(optimizer._optimizer_step_post_hooks) == 1
 del own
@@ -410,7 +410,7 @@ refuse(scheduled(new_ramp=2).load_state_dict, own.state_dict())
 for wrong in ({}, {"new_step": "block", "blocks": {"weight": [3]}}):
     refuse(own.load_state_dict, {**own.state_dict(), "new_blocks": wrong})
 own.load_state_dict(scheduled().state_dict())
-# CHECK-NEXT: expected layers on a processor for new_step and new_ramp, but got '0.weight' on 'meta'
+# CHECK-NEXT: expected layers on a processor or an NVIDIA GPU for new_step and new_ramp, but got '0.weight' on 'meta'
 elsewhere = torch.nn.Sequential(nn.Linear(16, 16)).to("meta")
 refuse(_new_blocks.Ages, elsewhere, [torch.optim.AdamW(elsewhere.parameters())], "block", 0)
 # A compiled step has matrices with one count.
