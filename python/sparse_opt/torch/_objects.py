@@ -77,10 +77,13 @@ class Waiting:
             return self.__reduce_ex__(protocol)
 
 
+_TENSOR: Any = torch.Tensor
+
+
 def _getters(*names: str) -> Iterator[Any]:
     for name in names:
-        if hasattr(torch.Tensor, name):  # some come and go with versions
-            yield getattr(torch.Tensor, name).__get__
+        if hasattr(_TENSOR, name):  # some come and go with versions
+            yield getattr(_TENSOR, name).__get__
 
 
 _OF_NO_VALUES = {
@@ -90,8 +93,7 @@ _OF_NO_VALUES = {
         "is_sparse", "is_sparse_csr", "itemsize", "layout", "names", "nbytes", "ndim", "requires_grad",
         "retains_grad", "shape",
     ),
-    torch.Tensor.grad.__set__,
-    torch.Tensor.requires_grad.__set__,
+    _TENSOR.grad.__set__, _TENSOR.requires_grad.__set__,
     torch.Tensor.__len__, torch.Tensor.dim, torch.Tensor.element_size,
     torch.Tensor.get_device, torch.Tensor.is_complex, torch.Tensor.is_contiguous,
     torch.Tensor.is_floating_point, torch.Tensor.is_inference, torch.Tensor.nelement,
@@ -230,7 +232,7 @@ class Objects:
 
     def _note(self, seen: Mapping[str, tuple[torch.Tensor, int, int]]) -> None:
         """Takes what another export's step has written into tensors of both for no write."""
-        known = {id(tensor): (tensor, *rest) for tensor, *rest in seen.values()}
+        known = {id(noted[0]): noted for noted in seen.values()}
         for name, (tensor, *_) in self._seen.items():
             if id(tensor) in known:
                 self._seen[name] = known[id(tensor)]
