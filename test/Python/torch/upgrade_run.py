@@ -210,11 +210,11 @@ for kind in KINDS:
 model = again[0]
 with torch.no_grad():
     model.mid.weight.mul_(2)
-values = layers_of(model)["mid"].dense_weight().detach().clone()
+values = model.mid.dense_weight().detach().clone()
 step.state_dict()
 assert torch.equal(torch.from_numpy(step.read("mid.weight")), values)
 step(BATCHES[0])
-assert not torch.equal(layers_of(model)["mid"].dense_weight(), values)
+assert not torch.equal(model.mid.dense_weight(), values)
 other = made("SGD")[0]
 other.load_state_dict(step.state_dict())
 for name, layer in layers_of(model).items():
