@@ -17,10 +17,6 @@ public:
   /// Of the patterns that `updates`, one for each, change.
   DeviceUpdate(bsr_session &session, const bsr_pattern_update *updates);
 
-  /// The memory of a session that updates of these patterns need: they are done
-  /// in groups that fit.
-  static int64_t roomFor(const Manifest &manifest);
-
   /// Starts ranking the blocks of the first patterns.
   void start();
   /// Fails if a norm, or a score that matters, is NaN. Nothing has changed

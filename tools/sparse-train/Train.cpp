@@ -241,7 +241,7 @@ private:
     if (!checkpoint.empty())
       return checkpoint;
     FirstValues values(config.values, session);
-    values.requireAll(session, patternUpdates);
+    patternUpdates.requireValues(session, values);
     session.initialize();
     patternUpdates.initialize(session, values);
     values.write(session);

@@ -4,6 +4,7 @@
 
 #include "LaneSums.h"
 #include "bsr/Analysis/Kernels.h"
+#include "bsr/Codegen/CPU/Tiling.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"

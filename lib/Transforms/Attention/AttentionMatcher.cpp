@@ -37,33 +37,6 @@ private:
 };
 } // namespace
 
-Type AttentionMatch::getSumType() const {
-  SmallVector<LabelledTensor> tensors{q, k, v, output ? y : dy};
-  llvm::append_range(tensors, biases);
-  llvm::append_range(tensors, factor.tensors);
-  Builder b(scores->getContext());
-  return llvm::any_of(
-             tensors,
-             [](const LabelledTensor &tensor) {
-               return getElementTypeOrSelf(tensor.tensor.getType()).isF64();
-             })
-             ? b.getF64Type()
-             : b.getF32Type();
-}
-
-LabelledTensor bsr::getUnpermuted(LabelledTensor tensor) {
-  while (true) {
-    SmallVector<int64_t> permutation;
-    Value source = getPermutedSource(tensor.tensor, permutation);
-    if (!source)
-      return tensor;
-    Labels labels(permutation.size());
-    for (auto [dim, from] : llvm::enumerate(permutation))
-      labels[from] = tensor.labels[dim];
-    tensor = {source, labels};
-  }
-}
-
 /// True if `site` reads probabilities times a factor, which is set.
 bool Matcher::isProbability(const Site &site) {
   AttentionMatch::Factor before = found.factor;

@@ -6,7 +6,7 @@
 #ifndef BSR_PATTERNS_H
 #define BSR_PATTERNS_H
 
-#include "bsr/runtime.h"
+#include "bsr/base.h"
 
 #ifdef __cplusplus
 extern "C" {

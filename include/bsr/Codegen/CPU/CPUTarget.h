@@ -60,9 +60,6 @@ CPUTarget getCPUTarget(Operation *op);
 /// of rows would push itself out, panel after panel.
 RankedTensorType getPanelType(RankedTensorType tensor, int64_t panel);
 
-/// Implements what passes ask of a target for `#bsr.cpu`.
-void registerCPUTargetExternalModels(DialectRegistry &registry);
-
 } // namespace mlir::bsr
 
 #endif // BSR_CODEGEN_CPU_CPUTARGET_H

@@ -2,6 +2,7 @@
 //
 // A step as a chain of parts, and where its operations belong.
 
+#include "bsr/Partition/ReadParts.h"
 #include "StepReader.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
