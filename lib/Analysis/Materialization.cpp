@@ -4,7 +4,7 @@
 // are computed at each use.
 
 #include "bsr/Analysis/Materialization.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

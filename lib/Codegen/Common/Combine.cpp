@@ -3,7 +3,7 @@
 // How parts of a reduction become one.
 
 #include "bsr/Codegen/Common/Combine.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"

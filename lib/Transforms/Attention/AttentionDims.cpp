@@ -4,8 +4,8 @@
 // query, key and features.
 
 #include "AttentionScores.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/SetVector.h"

@@ -3,8 +3,8 @@
 // Labels of dimensions, through reshapes and permutations.
 
 #include "AttentionMatch.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;

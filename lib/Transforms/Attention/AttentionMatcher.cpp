@@ -4,8 +4,8 @@
 
 #include "AttentionMatcher.h"
 #include "AttentionFormulas.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Kernels.h"
 
 using namespace mlir;
 using namespace mlir::bsr;

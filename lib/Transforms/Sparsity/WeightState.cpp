@@ -5,7 +5,7 @@
 #include "WeightState.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"

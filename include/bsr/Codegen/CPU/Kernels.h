@@ -5,7 +5,7 @@
 #ifndef BSR_CODEGEN_CPU_KERNELS_H
 #define BSR_CODEGEN_CPU_KERNELS_H
 
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Codegen/CPU/Emitter.h"
 #include "bsr/Codegen/CPU/Tiling.h"
 #include "bsr/Codegen/Common/Blocks.h"

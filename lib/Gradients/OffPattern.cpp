@@ -2,7 +2,7 @@
 //
 // What values are off the pattern of a weight, operation by operation.
 
-#include "bsr/Analysis/OffPattern.h"
+#include "bsr/Gradients/OffPattern.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,12 +2,12 @@
 //
 // What products multiply a weight with.
 
-#ifndef BSR_ANALYSIS_FORWARD_H
-#define BSR_ANALYSIS_FORWARD_H
+#ifndef BSR_GRADIENTS_WEIGHTUSES_H
+#define BSR_GRADIENTS_WEIGHTUSES_H
 
 #include "bsr/Analysis/Dependents.h"
-#include "bsr/Analysis/Spaces.h"
 #include "bsr/Analysis/StepData.h"
+#include "bsr/Gradients/Spaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::bsr {
@@ -90,4 +90,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_FORWARD_H
+#endif // BSR_GRADIENTS_WEIGHTUSES_H

@@ -2,7 +2,7 @@
 //
 // Entries of a matrix, followed through what keeps them apart.
 
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Analysis/Slices.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

@@ -2,7 +2,7 @@
 //
 // What in the space of a weight others see.
 
-#include "bsr/Analysis/Activations.h"
+#include "bsr/Gradients/Activations.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

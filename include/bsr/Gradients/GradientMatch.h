@@ -2,10 +2,10 @@
 //
 // Products that have the form of a weight's gradient.
 
-#ifndef BSR_ANALYSIS_GRADIENTMATCH_H
-#define BSR_ANALYSIS_GRADIENTMATCH_H
+#ifndef BSR_GRADIENTS_GRADIENTMATCH_H
+#define BSR_GRADIENTS_GRADIENTMATCH_H
 
-#include "bsr/Analysis/Forward.h"
+#include "bsr/Gradients/WeightUses.h"
 
 namespace mlir::bsr {
 
@@ -45,4 +45,4 @@ std::optional<GradientMatch> matchGradient(const Forward &forward,
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_GRADIENTMATCH_H
+#endif // BSR_GRADIENTS_GRADIENTMATCH_H

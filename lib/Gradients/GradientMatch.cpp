@@ -2,7 +2,7 @@
 //
 // Products that have the form of a weight's gradient.
 
-#include "bsr/Analysis/GradientMatch.h"
+#include "bsr/Gradients/GradientMatch.h"
 #include "bsr/Analysis/Stripped.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 

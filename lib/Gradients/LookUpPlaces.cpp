@@ -2,9 +2,9 @@
 //
 // The places that look-ups read a table at.
 
-#include "bsr/Analysis/Places.h"
+#include "bsr/Gradients/LookUpPlaces.h"
 #include "bsr/Analysis/Dependents.h"
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Analysis/Stripped.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"

@@ -2,8 +2,8 @@
 //
 // The places that look-ups read a table at.
 
-#ifndef BSR_ANALYSIS_PLACES_H
-#define BSR_ANALYSIS_PLACES_H
+#ifndef BSR_GRADIENTS_LOOKUPPLACES_H
+#define BSR_GRADIENTS_LOOKUPPLACES_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -17,4 +17,4 @@ SmallVector<std::pair<Value, int64_t>> findPlaces(linalg::LinalgOp op,
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_PLACES_H
+#endif // BSR_GRADIENTS_LOOKUPPLACES_H

@@ -2,7 +2,7 @@
 //
 // Whose next values depend on what a step computes.
 
-#include "bsr/Analysis/Owners.h"
+#include "bsr/Gradients/Owners.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"

@@ -2,8 +2,8 @@
 //
 // What may be a gradient of a weight, and is not known to be one.
 
-#include "bsr/Analysis/HiddenGradients.h"
 #include "bsr/Analysis/Stripped.h"
+#include "bsr/Gradients/HiddenGradients.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/SetVector.h"

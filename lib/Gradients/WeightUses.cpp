@@ -2,11 +2,11 @@
 //
 // What products multiply a weight with.
 
-#include "bsr/Analysis/Forward.h"
+#include "bsr/Gradients/WeightUses.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/OffPattern.h"
-#include "bsr/Analysis/Places.h"
 #include "bsr/Analysis/Stripped.h"
+#include "bsr/Gradients/LookUpPlaces.h"
+#include "bsr/Gradients/OffPattern.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Matchers.h"

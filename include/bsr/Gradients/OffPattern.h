@@ -2,8 +2,8 @@
 //
 // What values are off the pattern of a weight.
 
-#ifndef BSR_ANALYSIS_OFFPATTERN_H
-#define BSR_ANALYSIS_OFFPATTERN_H
+#ifndef BSR_GRADIENTS_OFFPATTERN_H
+#define BSR_GRADIENTS_OFFPATTERN_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -24,4 +24,4 @@ Off getBodyOff(linalg::LinalgOp op, OpResult result, Offs &offs);
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_OFFPATTERN_H
+#endif // BSR_GRADIENTS_OFFPATTERN_H

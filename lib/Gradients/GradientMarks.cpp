@@ -2,9 +2,9 @@
 //
 // Gradients that the program itself says are some.
 
-#include "bsr/Analysis/GradientMarks.h"
+#include "bsr/Gradients/GradientMarks.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/OffPattern.h"
+#include "bsr/Gradients/OffPattern.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/STLExtras.h"
 

@@ -2,7 +2,7 @@
 //
 // What an operation reads of values in memory, and where.
 
-#include "bsr/Analysis/Reads.h"
+#include "bsr/Analysis/MemoryReads.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <set>
 

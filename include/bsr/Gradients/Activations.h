@@ -2,11 +2,11 @@
 //
 // What in the space of a weight others see.
 
-#ifndef BSR_ANALYSIS_ACTIVATIONS_H
-#define BSR_ANALYSIS_ACTIVATIONS_H
+#ifndef BSR_GRADIENTS_ACTIVATIONS_H
+#define BSR_GRADIENTS_ACTIVATIONS_H
 
-#include "bsr/Analysis/Owners.h"
 #include "bsr/Analysis/StepData.h"
+#include "bsr/Gradients/Owners.h"
 
 namespace mlir::bsr {
 
@@ -28,4 +28,4 @@ DenseSet<Value> getOpen(unsigned number, const Spaces &spaces);
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_ACTIVATIONS_H
+#endif // BSR_GRADIENTS_ACTIVATIONS_H

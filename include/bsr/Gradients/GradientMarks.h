@@ -2,10 +2,10 @@
 //
 // Gradients that the program itself says are some.
 
-#ifndef BSR_ANALYSIS_GRADIENTMARKS_H
-#define BSR_ANALYSIS_GRADIENTMARKS_H
+#ifndef BSR_GRADIENTS_GRADIENTMARKS_H
+#define BSR_GRADIENTS_GRADIENTMARKS_H
 
-#include "bsr/Analysis/Forward.h"
+#include "bsr/Gradients/WeightUses.h"
 
 namespace mlir::bsr {
 
@@ -33,4 +33,4 @@ SmallVector<HiddenGradient> findMarked(ArrayRef<GradientMark> marks,
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_GRADIENTMARKS_H
+#endif // BSR_GRADIENTS_GRADIENTMARKS_H

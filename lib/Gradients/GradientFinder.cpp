@@ -2,11 +2,11 @@
 //
 // Finds the gradients of block-sparse weights in a step.
 
-#include "bsr/Analysis/GradientFinder.h"
+#include "bsr/Gradients/GradientFinder.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Makeup.h"
-#include "bsr/Analysis/OffPattern.h"
 #include "bsr/Dialect/Attributes.h"
+#include "bsr/Gradients/Makeup.h"
+#include "bsr/Gradients/OffPattern.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
 

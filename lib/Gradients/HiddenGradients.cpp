@@ -2,10 +2,10 @@
 //
 // Gradients that no entry-wise way leads from to a next value.
 
-#include "bsr/Analysis/HiddenGradients.h"
-#include "bsr/Analysis/Entries.h"
-#include "bsr/Analysis/GradientMatch.h"
+#include "bsr/Gradients/HiddenGradients.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Analysis/Stripped.h"
+#include "bsr/Gradients/GradientMatch.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -2,9 +2,9 @@
 //
 // What the entries of values are made of, operation by operation.
 
-#include "bsr/Analysis/Makeup.h"
+#include "bsr/Gradients/Makeup.h"
 #include "bsr/Analysis/Dependents.h"
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

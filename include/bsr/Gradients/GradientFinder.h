@@ -2,12 +2,12 @@
 //
 // Finds the gradients of block-sparse weights in a step.
 
-#ifndef BSR_ANALYSIS_GRADIENTFINDER_H
-#define BSR_ANALYSIS_GRADIENTFINDER_H
+#ifndef BSR_GRADIENTS_GRADIENTFINDER_H
+#define BSR_GRADIENTS_GRADIENTFINDER_H
 
-#include "bsr/Analysis/Activations.h"
-#include "bsr/Analysis/GradientMarks.h"
-#include "bsr/Analysis/HiddenGradients.h"
+#include "bsr/Gradients/Activations.h"
+#include "bsr/Gradients/GradientMarks.h"
+#include "bsr/Gradients/HiddenGradients.h"
 
 namespace mlir::bsr {
 
@@ -81,4 +81,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_GRADIENTFINDER_H
+#endif // BSR_GRADIENTS_GRADIENTFINDER_H

@@ -2,10 +2,10 @@
 //
 // Gradients that no entry-wise way leads from to a next value.
 
-#ifndef BSR_ANALYSIS_HIDDENGRADIENTS_H
-#define BSR_ANALYSIS_HIDDENGRADIENTS_H
+#ifndef BSR_GRADIENTS_HIDDENGRADIENTS_H
+#define BSR_GRADIENTS_HIDDENGRADIENTS_H
 
-#include "bsr/Analysis/GradientMatch.h"
+#include "bsr/Gradients/GradientMatch.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace mlir::bsr {
@@ -122,4 +122,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_HIDDENGRADIENTS_H
+#endif // BSR_GRADIENTS_HIDDENGRADIENTS_H

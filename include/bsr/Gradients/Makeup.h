@@ -3,11 +3,11 @@
 // What the entries of values are made of, on the way from gradients and a
 // weight to its update.
 
-#ifndef BSR_ANALYSIS_MAKEUP_H
-#define BSR_ANALYSIS_MAKEUP_H
+#ifndef BSR_GRADIENTS_MAKEUP_H
+#define BSR_GRADIENTS_MAKEUP_H
 
-#include "bsr/Analysis/OffPattern.h"
 #include "bsr/Analysis/StepData.h"
+#include "bsr/Gradients/OffPattern.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace mlir::bsr {
@@ -49,4 +49,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_MAKEUP_H
+#endif // BSR_GRADIENTS_MAKEUP_H

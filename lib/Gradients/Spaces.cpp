@@ -2,7 +2,7 @@
 //
 // Which values have entries of a parameter, on the way to its next values.
 
-#include "bsr/Analysis/Spaces.h"
+#include "bsr/Gradients/Spaces.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attributes.h"

@@ -2,8 +2,8 @@
 //
 // What an operation reads of values in memory, and where.
 
-#ifndef BSR_ANALYSIS_READS_H
-#define BSR_ANALYSIS_READS_H
+#ifndef BSR_ANALYSIS_MEMORYREADS_H
+#define BSR_ANALYSIS_MEMORYREADS_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -25,4 +25,4 @@ SmallVector<Read> getReads(linalg::GenericOp op, IsLeaf isLeaf);
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_READS_H
+#endif // BSR_ANALYSIS_MEMORYREADS_H

@@ -3,8 +3,8 @@
 // Which entries of a matrix the entries of a tensor belong to, through
 // element-wise operations, transposes, reshapes, slices and branches.
 
-#ifndef BSR_ANALYSIS_ENTRIES_H
-#define BSR_ANALYSIS_ENTRIES_H
+#ifndef BSR_ANALYSIS_ENTRYMAPS_H
+#define BSR_ANALYSIS_ENTRYMAPS_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -62,4 +62,4 @@ std::optional<Rectangle> getRectangle(const Entries &entries, int64_t cols);
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_ENTRIES_H
+#endif // BSR_ANALYSIS_ENTRYMAPS_H

@@ -2,10 +2,10 @@
 //
 // Which values have entries of a parameter, on the way to its next values.
 
-#ifndef BSR_ANALYSIS_SPACES_H
-#define BSR_ANALYSIS_SPACES_H
+#ifndef BSR_GRADIENTS_SPACES_H
+#define BSR_GRADIENTS_SPACES_H
 
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -75,4 +75,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_SPACES_H
+#endif // BSR_GRADIENTS_SPACES_H

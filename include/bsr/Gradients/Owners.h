@@ -2,10 +2,10 @@
 //
 // Whose next values depend on what a step computes.
 
-#ifndef BSR_ANALYSIS_OWNERS_H
-#define BSR_ANALYSIS_OWNERS_H
+#ifndef BSR_GRADIENTS_OWNERS_H
+#define BSR_GRADIENTS_OWNERS_H
 
-#include "bsr/Analysis/Spaces.h"
+#include "bsr/Gradients/Spaces.h"
 
 namespace mlir::bsr {
 
@@ -34,4 +34,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_OWNERS_H
+#endif // BSR_GRADIENTS_OWNERS_H

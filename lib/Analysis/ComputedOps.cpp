@@ -2,7 +2,7 @@
 //
 // What kernels compute, and what they compute where it is used.
 
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,8 +2,8 @@
 //
 // What kernels compute, and what they compute where it is used.
 
-#ifndef BSR_ANALYSIS_KERNELS_H
-#define BSR_ANALYSIS_KERNELS_H
+#ifndef BSR_ANALYSIS_COMPUTEDOPS_H
+#define BSR_ANALYSIS_COMPUTEDOPS_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -41,4 +41,4 @@ bool isSum(linalg::GenericOp op);
 
 } // namespace mlir::bsr
 
-#endif // BSR_ANALYSIS_KERNELS_H
+#endif // BSR_ANALYSIS_COMPUTEDOPS_H
