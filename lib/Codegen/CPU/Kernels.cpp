@@ -4,6 +4,7 @@
 
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "LaneSums.h"
+#include "bsr/Analysis/Slices.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -194,14 +195,6 @@ static constexpr int64_t maxUnrolled = 16;
 static unsigned getLoop(linalg::GenericOp op, unsigned position) {
   AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
   return cast<AffineDimExpr>(map.getResult(position)).getPosition();
-}
-
-/// What `tensor` is a view of.
-static Value getViewed(Value tensor) {
-  while (isa_and_nonnull<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-                         tensor::CollapseShapeOp>(tensor.getDefiningOp()))
-    tensor = tensor.getDefiningOp()->getOperand(0);
-  return tensor;
 }
 
 /// True if vectors along loop `lanes` of `op` go across the elements of
