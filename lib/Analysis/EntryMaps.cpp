@@ -176,7 +176,7 @@ static std::optional<Entries> collapse(ArrayRef<ReassociationIndices> groups,
   return collapsed;
 }
 
-/// Part of `entries`, seen from a tensor that lies at `offsets` of theirs.
+/// Part of `entries`, seen from a slice of their tensor at `offsets`.
 static std::optional<Entries> cut(Entries entries, ArrayRef<int64_t> offsets,
                                   ArrayRef<int64_t> sizes) {
   for (unsigned dim : llvm::seq<unsigned>(sizes.size())) {
@@ -300,7 +300,7 @@ static std::optional<Entries> spread(AffineMap map, ArrayRef<int64_t> ranges,
   return loops;
 }
 
-/// `entries`, seen from a tensor in which theirs lies at `offsets`.
+/// `entries`, seen from a tensor of which theirs is a slice at `offsets`.
 static Entries shift(Entries entries, ArrayRef<int64_t> offsets) {
   for (auto [dim, offset] : llvm::enumerate(offsets)) {
     entries.offset -= entries.strides[dim] * offset;

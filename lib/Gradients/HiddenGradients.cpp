@@ -288,7 +288,7 @@ std::optional<HiddenGradient> HiddenGradients::judge(const FactorRead &read,
     count *= extent;
   count = std::min(count, space.shape[0] * space.shape[1]);
   bool isUsed = isUsedAsGradient(result, count, forward);
-  // What products make others' updates of may be theirs alone.
+  // A product that updates other parameters may be a gradient of these alone.
   bool isSure = !isOfOthers && found->entries && !found->isThin;
   if (!isUsed && !isSure)
     return std::nullopt;

@@ -174,9 +174,9 @@ void Spaces::addSpace(const BoundWeight &weight) {
   findOuterProducts(space);
 }
 
-/// Adds the spaces of parameters that are not marked: what is their gradient is
-/// theirs. Without a role, they are arguments on which what enters their next
-/// value depends; what is only added up in an argument does not.
+/// Adds the spaces of parameters that are not marked, which have gradients of
+/// their own. Without a role, they are arguments on which what enters their
+/// next value depends; what is only added up in an argument does not.
 void Spaces::addOthers() {
   Operation *terminator = func.getBody().front().getTerminator();
   for (BlockArgument arg : func.getArguments()) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // An update of patterns that a device does by itself: norms, choice, views and
-// zeros are its own. The host gives it random ranks, and hears which blocks
-// were chosen.
+// zeros are its own. The host supplies random ranks, and reads back which
+// blocks were chosen.
 
 #ifndef BSR_RUNTIME_SESSION_DEVICEUPDATE_H
 #define BSR_RUNTIME_SESSION_DEVICEUPDATE_H

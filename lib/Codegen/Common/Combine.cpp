@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How parts of a reduction become one.
+// Combines partial reductions.
 
 #include "bsr/Codegen/Common/Combine.h"
 #include "bsr/Analysis/ComputedOps.h"

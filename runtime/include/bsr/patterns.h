@@ -243,7 +243,7 @@ BSR_API bsr_status bsr_session_replace(bsr_session *session,
                                        const bsr_replacement *replacements,
                                        int64_t count);
 
-/// What became of a pattern.
+/// How a pattern has changed.
 typedef struct bsr_pattern_statistics {
   int64_t blocks;         // stored now
   int64_t all_blocks;     // of the matrix

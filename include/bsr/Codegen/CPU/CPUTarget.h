@@ -9,7 +9,7 @@
 
 namespace mlir::bsr {
 
-/// Bytes that caches hand over at once.
+/// Bytes of a cache line.
 constexpr int64_t lineBytes = 64;
 
 /// What `#bsr.cpu` offers, and what follows from it for kernels.

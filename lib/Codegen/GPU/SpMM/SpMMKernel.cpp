@@ -3,7 +3,7 @@
 // The kernel of bsr.spmm, whatever multiplies and copies: a thread block owns
 // lines of output features, and tokens, and goes through the plan of its group
 // of lines. What it copies and multiplies on the way is its mainloop's
-// (SpMMMainloop); what sums begin with, and what becomes of them, is here.
+// (SpMMMainloop); what sums begin with, and their epilogue, is here.
 
 #include "SpMMKernel.h"
 #include "SplitK.h"
