@@ -16,7 +16,7 @@ as_root=()
 
 venv=build/benchmarks/venv
 [[ -x $venv/bin/python ]] || python3 -m venv "$venv"
-# The versions of JAX and optax are those of the front door.
+# The versions of JAX and optax are those of the front end.
 "$venv/bin/pip" install --quiet torch mkl './python[jax]'
 # Layers of single weights for processors. SparseProp builds with what is there.
 "$venv/bin/pip" install --quiet --no-deps sparselab==0.2.2 pybind11 setuptools wheel

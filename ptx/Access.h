@@ -11,7 +11,7 @@
 
 namespace ptx {
 
-// Shared.cpp: the slow way of blockOf(), and its errors.
+// The slow way of blockOf(), and its errors.
 Block &otherBlockOf(Warp &warp, const Insn &insn, unsigned lane,
                     uint64_t &address, unsigned size);
 

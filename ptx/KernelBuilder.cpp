@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "KernelBuilder.h"
-#include "Decoder.h"
 #include "Windows.h"
 
 using namespace ptx;
@@ -243,8 +242,7 @@ std::optional<Register> KernelBuilder::special(std::string_view name) {
   return std::nullopt;
 }
 
-void KernelBuilder::statement(const Statement &statement) {
-  Insn insn = decode(*this, statement);
+void KernelBuilder::append(Insn insn, const Statement &statement) {
   insn.line = statement.line;
   if (!statement.guard.empty()) {
     auto guard = find(statement.guard);
@@ -258,15 +256,8 @@ void KernelBuilder::statement(const Statement &statement) {
   kernel.texts.push_back(statement.text);
 }
 
-void KernelBuilder::finish(int line) {
+void KernelBuilder::finish() {
   close();
-  // A kernel that ends without an instruction returns.
-  Statement last;
-  last.line = line;
-  last.text = "}";
-  last.opcode = "ret";
-  open();
-  statement(last);
   kernel.info.staticShared = staticShared;
   // Only a kernel with wgmma has marked registers.
   kernel.accumulators.resize(kernel.numSlots);

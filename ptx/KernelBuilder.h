@@ -40,7 +40,8 @@ public:
   /// A scope in braces.
   void open() { scopes.emplace_back(); }
   void close();
-  void finish(int line);
+  /// Ends the kernel, the last of whose instructions returns.
+  void finish();
 
   void declare(std::string_view name, Type type, int line);
   /// `%r<8>`: %r0 to %r7.
@@ -51,7 +52,8 @@ public:
   /// The labels that brx.idx chooses from.
   void declareTargets(std::string_view name,
                       std::vector<std::string_view> labels, int line);
-  void statement(const Statement &statement);
+  /// Appends `insn`, which `statement` was decoded to, under its guard.
+  void append(Insn insn, const Statement &statement);
 
   // For decoders.
   std::optional<Register> find(std::string_view name);

@@ -2,6 +2,7 @@
 //
 // Bodies of entries: declarations, labels and instructions.
 
+#include "Decoder.h"
 #include "Parser.h"
 #include <cstdlib>
 #include <cstring>
@@ -191,10 +192,17 @@ void Parser::parseBody(KernelBuilder &builder) {
                "expected at most 64 scopes in each other, but got more");
       builder.open();
     } else if (accept("}")) {
-      if (--depth)
+      if (--depth) {
         builder.close();
-      else
-        builder.finish(token.line);
+      } else {
+        // A kernel that ends without an instruction returns.
+        Statement last;
+        last.line = token.line;
+        last.text = "}";
+        last.opcode = "ret";
+        builder.append(decode(builder, last), last);
+        builder.finish();
+      }
     } else if (accept(".reg")) {
       parseRegisters(builder);
     } else if (accept(".local")) {
@@ -218,7 +226,8 @@ void Parser::parseBody(KernelBuilder &builder) {
         builder.declareLabel(token.text, token.line);
       }
     } else {
-      builder.statement(parseStatement());
+      Statement statement = parseStatement();
+      builder.append(decode(builder, statement), statement);
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A failure, told in a sentence.
+// An error whose message is one sentence.
 
 #ifndef BSR_SUPPORT_ERROR_H
 #define BSR_SUPPORT_ERROR_H

@@ -102,6 +102,9 @@ if gpu:
     # The instructions of these chips alone are in programs for them alone.
     config.substitutions.append(("%gpu_chip", version + "a" * (version in ("sm_90", "sm_100"))))
 llvm_config.with_system_environment(["BSR_ALL", "CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
+# LLVM_DEBUG prints in builds with assertions alone.
+if config.has_assertions:
+    config.available_features.add("assertions")
 # What runs kernels without a GPU, and the driver that it is behind; and the tests of what it does and checks.
 if config.has_ptx:
     config.available_features.add("ptx-run")

@@ -165,8 +165,12 @@ static KernelWork getTransfer(double megabytes) {
   return work;
 }
 
+static TileSearch<int> makeSearch() {
+  return {*findChip("sm_90a"), [](int tile) { return std::to_string(tile); }};
+}
+
 TEST(TileSearch, KeepsTheFirstTileOfLeastCost) {
-  TileSearch<int> search(*findChip("sm_90a"));
+  TileSearch<int> search = makeSearch();
   EXPECT_FALSE(search.best || search.isTooLarge(8, 2));
   search.consider(1, getTransfer(100));
   EXPECT_TRUE(search.isTooLarge(4, 2) && !search.isTooLarge(4, 3));
@@ -183,7 +187,7 @@ TEST(TileSearch, KeepsTheFirstTileOfLeastCost) {
 }
 
 TEST(TileSearch, LessEffortDecidesBetweenEqualTimes) {
-  TileSearch<int> search(*findChip("sm_90a"));
+  TileSearch<int> search = makeSearch();
   search.consider(1, getTransfer(100), {/*lacks=*/0, /*factor=*/1, 10});
   search.consider(2, getTransfer(100), {/*lacks=*/0, /*factor=*/1, 9});
   EXPECT_EQ(search.best, 2);
@@ -192,7 +196,7 @@ TEST(TileSearch, LessEffortDecidesBetweenEqualTimes) {
 }
 
 TEST(TileSearch, AnotherLaunchHasToBeWorthIt) {
-  TileSearch<int> search(*findChip("sm_90a"));
+  TileSearch<int> search = makeSearch();
   search.consider(1, getTransfer(.2));
   search.consider(2, {getTransfer(.1), getTransfer(.01)});
   EXPECT_EQ(search.best, 1);
@@ -201,7 +205,7 @@ TEST(TileSearch, AnotherLaunchHasToBeWorthIt) {
 }
 
 TEST(TileSearch, WhatIsWantedMostComesFirst) {
-  TileSearch<int> search(*findChip("sm_90a"));
+  TileSearch<int> search = makeSearch();
   search.consider(1, getTransfer(1), {/*lacks=*/4, /*factor=*/1});
   search.consider(2, getTransfer(9), {/*lacks=*/3, /*factor=*/1});
   EXPECT_EQ(search.best, 2);

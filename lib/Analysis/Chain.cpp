@@ -3,7 +3,7 @@
 // What chains of element-wise operations and reductions are.
 
 #include "bsr/Analysis/Chain.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 

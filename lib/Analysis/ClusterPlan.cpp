@@ -5,7 +5,7 @@
 #include "bsr/Analysis/ClusterPlan.h"
 #include "bsr/Analysis/ChainMatcher.h"
 #include "bsr/Analysis/ChainReader.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/ClusterVerifier.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

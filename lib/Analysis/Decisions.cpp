@@ -7,6 +7,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/Unit.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/Debug.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -36,16 +37,19 @@ static Location getLine(Location loc) {
 }
 
 struct PassRemark::State {
+  StringRef pass, name;
   Place place;
   Severity severity;
   Diagnostic sentence;
   remark::detail::InFlightRemark structured;
   SmallVector<remark::detail::Remark::Arg> arguments;
+  /// Whether `--debug-only` names the pass.
+  bool isTraced = false;
 
   using Emit = remark::detail::InFlightRemark(Location, remark::RemarkOpts);
 
   /// What is said at `place` by a diagnostic of severity `text`, and by what
-  /// `emit` makes; null if neither is read.
+  /// `emit` makes; null if neither is read, and nothing traced.
   static std::unique_ptr<State> create(Emit &emit, StringRef pass,
                                        StringRef name, Place place,
                                        Severity text) {
@@ -54,13 +58,46 @@ struct PassRemark::State {
       structured = emit(getLine(place.loc),
                         remark::RemarkOpts::name(name).category(pass).function(
                             getFunctionName(place.op)));
-    if (!text && !structured)
+    bool isTraced = false;
+    DEBUG_WITH_TYPE(pass.str().c_str(), isTraced = true);
+    if (!text && !structured && !isTraced)
       return nullptr;
     Diagnostic sentence(place.loc, text.value_or(DiagnosticSeverity::Remark));
-    return std::unique_ptr<State>(
-        new State{place, text, std::move(sentence), std::move(structured), {}});
+    return std::unique_ptr<State>(new State{pass,
+                                            name,
+                                            place,
+                                            text,
+                                            std::move(sentence),
+                                            std::move(structured),
+                                            {},
+                                            isTraced});
   }
 };
+
+/// Prints a decision as it is made: `[pass] place: name: sentence (key:
+/// value)`.
+static void trace(StringRef pass, Location loc, StringRef name,
+                  StringRef sentence,
+                  ArrayRef<remark::detail::Remark::Arg> arguments) {
+  raw_ostream &os = llvm::dbgs();
+  os << "[" << pass << "] ";
+  if (auto line = dyn_cast<FileLineColLoc>(getLine(loc)))
+    os << line.getFilename().getValue() << ":" << line.getLine() << ":"
+       << line.getColumn();
+  else
+    loc.print(os);
+  os << ": " << name;
+  if (!sentence.empty())
+    os << ": " << sentence;
+  if (!arguments.empty()) {
+    os << " (";
+    llvm::interleaveComma(arguments, os, [&](const auto &argument) {
+      os << argument.key << ": " << argument.val;
+    });
+    os << ")";
+  }
+  os << "\n";
+}
 
 PassRemark::PassRemark(std::unique_ptr<State> state)
     : state(std::move(state)) {}
@@ -91,6 +128,9 @@ PassRemark::~PassRemark() {
   if (!state)
     return;
   std::string sentence = state->sentence.str();
+  if (state->isTraced)
+    trace(state->pass, state->place.loc, state->name, sentence,
+          state->arguments);
   if (state->structured) {
     if (!sentence.empty())
       state->structured << StringRef(sentence);
@@ -115,7 +155,7 @@ PassRemark::~PassRemark() {
 Diagnostic &PassRemark::getSentence() { return state->sentence; }
 
 PassRemark &PassRemark::add(StringRef key, const Twine &value) {
-  if (state && state->structured)
+  if (state && (state->structured || state->isTraced))
     state->arguments.emplace_back(key, value.str());
   return *this;
 }

@@ -3,7 +3,7 @@
 // Which arguments of a cluster its results may be written over.
 
 #include "bsr/Analysis/InPlace.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 
 using namespace mlir;

@@ -4,7 +4,7 @@
 // are computed at each use.
 
 #include "bsr/Analysis/Materialization.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,8 +14,8 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// True for what is always computed where it is used: views and constants.
-static bool isView(Operation *op) {
+/// True for views and constants, which are always computed where they are used.
+static bool isNeverKept(Operation *op) {
   return !isa<linalg::GenericOp>(op) && isInlinable(op);
 }
 
@@ -43,7 +43,7 @@ int64_t bsr::getNumPoints(linalg::GenericOp op) {
 Materialization::Materialization(Block &block, TargetCosts costs)
     : limits(costs) {
   for (Operation &op : block.without_terminator()) {
-    if (isView(&op) || !canCompute(&op))
+    if (isNeverKept(&op) || !canCompute(&op))
       continue;
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       this->costs[&op] = getBodyCost(generic) + addInlinedCosts(generic);
@@ -80,7 +80,7 @@ int64_t Materialization::addInlinedCosts(linalg::GenericOp op) const {
       auto generic = cast<linalg::GenericOp>(producer);
       if (getNumPoints(generic) >= getNumPoints(op))
         cost += known->second;
-    } else if (isView(producer)) {
+    } else if (isNeverKept(producer)) {
       for (Value operand : producer->getOperands())
         self(self, operand);
     }
@@ -104,7 +104,7 @@ bool Materialization::getConsumers(Value value,
   bool inMemory = false;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
-    if (isView(user)) {
+    if (isNeverKept(user)) {
       inMemory |= getConsumers(user->getResult(0), consumers);
       continue;
     }

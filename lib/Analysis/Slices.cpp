@@ -1,11 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What is known of slices.
+// Views of tensors: slices, and other shapes.
 
 #include "bsr/Analysis/Slices.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
+
+bool bsr::isView(Operation *op) {
+  return isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                         tensor::ExtractSliceOp>(op);
+}
+
+Value bsr::getViewed(Value tensor) {
+  while (isView(tensor.getDefiningOp()))
+    tensor = tensor.getDefiningOp()->getOperand(0);
+  return tensor;
+}
 
 bool bsr::isStatic(OffsetSizeAndStrideOpInterface slice) {
   return llvm::none_of(slice.getStaticOffsets(), ShapedType::isDynamic) &&

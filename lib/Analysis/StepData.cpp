@@ -4,7 +4,7 @@
 
 #include "bsr/Analysis/StepData.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

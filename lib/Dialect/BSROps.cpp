@@ -199,7 +199,7 @@ mlir::bsr::verifyRowView(function_ref<InFlightDiagnostic()> emitError,
                        << " (sorted and unique in block row " << fault.row
                        << "), but got " << colIdx[place];
   }
-  llvm_unreachable("all faults of a row view are told");
+  llvm_unreachable("all faults of a row view are reported");
 }
 
 LogicalResult ConstantPatternOp::verify() {

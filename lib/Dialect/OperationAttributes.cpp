@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The attributes that front doors and passes leave on functions and operations,
+// The attributes that front ends and passes leave on functions and operations,
 // for passes behind them and for the manifest.
 
 #include "StepAttributes.h"

@@ -188,7 +188,7 @@ static int64_t powerOfIntegers(int64_t base, int64_t exponent) {
   return int64_t(result);
 }
 
-/// The quotient, rounded towards `direction` where it is none of integers; 0
+/// The quotient, rounded towards `direction` where it is no integer; 0
 /// for a division by 0, which has no meaning.
 static int64_t divide(int64_t a, int64_t b, int direction) {
   if (b == 0)

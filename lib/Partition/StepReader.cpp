@@ -3,7 +3,7 @@
 // What a step is made of, and the parts of its forward part.
 
 #include "StepReader.h"
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"

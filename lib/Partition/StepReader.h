@@ -7,6 +7,7 @@
 
 #include "bsr/Analysis/StepData.h"
 #include "bsr/Partition/StepParts.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
 #include <string>
 
@@ -45,7 +46,8 @@ struct Backward {
 };
 
 /// Reads a step as a chain of parts: first what it is made of and its forward
-/// part (StepReader.cpp), then what follows (StepReaderBackward.cpp).
+/// part (StepReader.cpp), then what follows (StepReaderBackward.cpp), and where
+/// all of it belongs (ReadParts.cpp).
 class StepReader {
 public:
   explicit StepReader(func::FuncOp step) : step(step), data(step) {}

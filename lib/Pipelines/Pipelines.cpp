@@ -4,7 +4,7 @@
 
 #include "bsr/Pipelines/Pipelines.h"
 #include "bsr/Analysis/ClusterPlan.h"
-#include "bsr/Codegen/CPU/CPUTarget.h"
+#include "bsr/Codegen/CPU/CPUDispatch.h"
 #include "bsr/Codegen/CPU/Passes.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Codegen/GPU/GPUTarget.h"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Front doors of sparse-opt: whole training steps in, compiled steps out.
+# Front ends of sparse-opt: whole training steps in, compiled steps out.
 
-"""Front doors of `sparse-opt`.
+"""Front ends of `sparse-opt`.
 
 `sparse_opt.torch.export` and `sparse_opt.jax.export` turn a training step into
 the text that the `sparse-opt` tools read; `sparse_opt.compile` makes a step of

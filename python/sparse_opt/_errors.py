@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# The errors of the front doors.
+# The errors of the front ends.
 
 
 class ExportError(ValueError):

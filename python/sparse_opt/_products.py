@@ -364,7 +364,7 @@ class _Scratch(threading.local):
     """Memory of a thread: one call uses it at a time."""
 
     def __init__(self) -> None:
-        self.threads: Threads | None = None  # that OpenMP was told of
+        self.threads: Threads | None = None  # that OpenMP was last set to
         self.memory: dict[str, tuple[Any, int]] = {}
 
     def take(self, name: str, bytes: int) -> int:

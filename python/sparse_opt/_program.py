@@ -32,7 +32,7 @@ Shapes: TypeAlias = "tuple[tuple[str, tuple[int, ...]], ...]"
 
 
 class Limits(NamedTuple):
-    """Where the integers of an array have to lie; None where any will do."""
+    """The bounds of the integers of an array; None where there is no bound."""
 
     least: int | None = None
     end: int | None = None  # the first number above them
@@ -69,7 +69,7 @@ class Layers(Protocol):
 
     @property
     def marks(self) -> Mapping[str, Mark]:
-        """What the compiler is told of each, by name."""
+        """What the compiler gets to know of each, by name."""
 
     @property
     def updates(self) -> int:

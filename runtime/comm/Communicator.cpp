@@ -119,7 +119,7 @@ std::vector<bsr_reduction_event> Communicator::events() const {
   return kept;
 }
 
-/// The thread: does what is posted, and meanwhile says that it lives.
+/// The communication thread: runs posted jobs, and sends heartbeats.
 void Communicator::work() {
   auto attempt = [&](const Job &job) {
     bsr_status status = guarded(job);

@@ -177,7 +177,7 @@ void Exchange::leave() {
 void Exchange::giveUp() {
   auto begin = Clock::now();
   std::vector<bool> isTold(peers.size());
-  // Word is on its way at once, or the others are not there any more.
+  // A goodbye leaves at once, or the rank that it is for is gone.
   for (bool isOver = false; !isOver && Clock::now() - begin < 1s;
        std::this_thread::sleep_for(1ms)) {
     isOver = true;

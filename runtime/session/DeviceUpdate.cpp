@@ -1,105 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Prepares what kernels update patterns by, and reads what became of them.
+// Prepares the tables of the kernels that update patterns, and reads the
+// results.
 
 #include "DeviceUpdate.h"
+#include "UpdateRoom.h"
 #include "base/Status.h"
 #include "pattern/BlockNorm.h"
 #include <algorithm>
 
 using namespace bsr;
 
-/// Rooms that are no larger are not divided.
-static constexpr int64_t smallRoom = int64_t(32) << 20;
-
-namespace {
-/// Cuts parts off a room, or only counts them.
-class Cursor {
-public:
-  explicit Cursor(void *room = nullptr)
-      : room(reinterpret_cast<uint64_t>(room)) {}
-
-  /// The place of the next `count` elements of `elementBytes`.
-  uint64_t cut(int64_t count, int64_t elementBytes) {
-    uint64_t place = room + used;
-    used += Memory::partBytes(count * elementBytes);
-    return place;
-  }
-
-  int64_t used = 0;
-
-private:
-  uint64_t room;
-};
-} // namespace
-
-/// Bytes of the rows of one pattern's tables.
-static int64_t rowBytes(const Pattern &pattern) {
-  return int64_t(sizeof(UpdateRow) + sizeof(UpdateResult) +
-                 pattern.values.size() * sizeof(FillRow));
-}
-
-/// Cuts off what an update works with that chooses `count` of `blocks` blocks,
-/// but for what the host reads.
-static void cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
-                    UpdateRow &row, Cursor &cursor) {
-  int64_t groups =
-      UpdateRow::groupsOfRows(pattern.gridRows(), pattern.gridCols());
-  int64_t marks = pattern.scores < 0 ? 0 : pattern.allBlocks() / 32 + 1;
-  row.norms = cursor.cut(blocks, sizeof(double));
-  row.stored = cursor.cut(blocks, sizeof(uint64_t));
-  row.kept = cursor.cut(blocks, sizeof(uint64_t));
-  row.keptSlots = cursor.cut(blocks, sizeof(uint32_t));
-  row.marks = cursor.cut(std::max(groups, marks), sizeof(uint32_t));
-  row.before = cursor.cut(groups, sizeof(uint32_t));
-  row.chosen = cursor.cut(count, sizeof(uint64_t));
-  row.freed = cursor.cut(count, sizeof(uint32_t));
-}
-
-/// Cuts off what says which of `blocks` blocks are pruned, which is kept while
-/// other patterns are in the room.
-static void cutFlags(int64_t blocks, UpdateRow &row, Cursor &cursor) {
-  row.flags = cursor.cut(UpdateRow::wordsOfFlags(blocks), sizeof(uint32_t));
-}
-
-/// Cuts off the lists that the host reads.
-static void cutLists(int64_t count, UpdateRow &row, Cursor &cursor) {
-  row.pruned = cursor.cut(count, sizeof(uint32_t));
-  row.fresh = cursor.cut(count, sizeof(uint64_t));
-}
-
-/// The most that an update of `pattern` needs, without flags.
-static int64_t roomFor(const Pattern &pattern) {
-  if (pattern.isStatic)
-    return 0;
-  Cursor cursor;
-  UpdateRow row;
-  // Tables begin at places of their own.
-  cursor.cut(rowBytes(pattern) + 3 * 64, 1);
-  cutWork(pattern, pattern.slots, pattern.slots, row, cursor);
-  cutLists(pattern.slots, row, cursor);
-  return cursor.used;
-}
-
-int64_t DeviceUpdate::roomFor(const Manifest &manifest) {
-  int64_t all = 0, most = 0;
-  Cursor flags;
-  for (const Pattern &pattern : manifest.patterns) {
-    int64_t room = ::roomFor(pattern);
-    all += room;
-    most = std::max(most, room);
-    UpdateRow row;
-    if (!pattern.isStatic)
-      cutFlags(pattern.slots, row, flags);
-  }
-  return flags.used + std::max(most, std::min(all, smallRoom));
-}
-
 DeviceUpdate::DeviceUpdate(bsr_session &session,
                            const bsr_pattern_update *updates)
     : session(session), updates(updates) {
   const std::vector<Pattern> &patterns = session.manifest().patterns;
-  Cursor flags(session.room);
+  RoomCursor flags(session.room);
   for (size_t i = 0; i < patterns.size(); ++i) {
     if (patterns[i].isStatic || updates[i].method == BSR_STATIC)
       continue;
@@ -113,7 +29,7 @@ DeviceUpdate::DeviceUpdate(bsr_session &session,
   flagBytes = flags.used;
   int64_t used = 0;
   for (size_t i = 0; i < tasks.size(); ++i) {
-    int64_t room = ::roomFor(patternOf(tasks[i]));
+    int64_t room = roomForUpdate(patternOf(tasks[i]));
     if (groups.empty() || flagBytes + used + room > session.roomBytes) {
       groups.push_back({i, i});
       used = 0;
@@ -139,7 +55,7 @@ std::string DeviceUpdate::normsOf(const Task &task) const {
 
 void DeviceUpdate::place(const Group &group) {
   auto size = int64_t(group.end - group.first);
-  Cursor cursor(static_cast<char *>(session.room) + flagBytes);
+  RoomCursor cursor(static_cast<char *>(session.room) + flagBytes);
   tableOf = reinterpret_cast<char *>(cursor.cut(size, sizeof(UpdateRow)));
   int64_t fillRows = 0;
   for (size_t i = group.first; i < group.end; ++i)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // An update of patterns that a device does by itself: norms, choice, views and
-// zeros are its own. The host gives it random ranks, and hears which blocks
-// were chosen.
+// zeros are its own. The host supplies random ranks, and reads back which
+// blocks were chosen.
 
 #ifndef BSR_RUNTIME_SESSION_DEVICEUPDATE_H
 #define BSR_RUNTIME_SESSION_DEVICEUPDATE_H
@@ -16,10 +16,6 @@ class DeviceUpdate {
 public:
   /// Of the patterns that `updates`, one for each, change.
   DeviceUpdate(bsr_session &session, const bsr_pattern_update *updates);
-
-  /// The memory of a session that updates of these patterns need: they are done
-  /// in groups that fit.
-  static int64_t roomFor(const Manifest &manifest);
 
   /// Starts ranking the blocks of the first patterns.
   void start();

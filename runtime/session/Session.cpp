@@ -3,8 +3,8 @@
 // The memory of a training run: buffers, initial values, snapshots, counters.
 
 #include "Session.h"
-#include "DeviceUpdate.h"
-#include "SessionShare.h"
+#include "SharedState.h"
+#include "UpdateRoom.h"
 #include "base/Element.h"
 #include "base/Status.h"
 #include "comm/Communicator.h"
@@ -46,7 +46,9 @@ bsr_session::bsr_session(const bsr_step &step, bsr_session &source, bool trains)
 bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
                          bsr_session *source, bool trains)
     : owner(step.self), step(step), device(device), source(source),
-      trains(trains), shared(findShared(step.manifest, source, trains)),
+      trains(trains),
+      shared(findShared(step.manifest, source ? &source->manifest() : nullptr,
+                        trains)),
       context{BSR_CONTEXT_VERSION, device.number(), nullptr, 0},
       hasPattern(step.manifest.patterns.size()) {
   // Both never run at once. On a GPU an arena keeps plans from run to run.
@@ -61,7 +63,7 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
     if (isOwn(i))
       bytes += Memory::partBytes(manifest().buffers[i].bytes);
   // Patterns are the source's.
-  roomBytes = device.isHost() || source ? 0 : DeviceUpdate::roomFor(manifest());
+  roomBytes = device.isHost() || source ? 0 : roomForUpdates(manifest());
   bytes += Memory::partBytes(roomBytes);
   moreScratch.resize(numUpdateThreads(manifest()) - 1);
   histories.resize(manifest().patterns.size());

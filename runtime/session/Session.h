@@ -11,7 +11,7 @@
 #include <optional>
 
 namespace bsr {
-/// What became of a pattern, beside itself.
+/// Which blocks a pattern has had, and which are new.
 struct PatternHistory {
   uint64_t *ever;   // a bit for each block of the matrix: was it ever stored?
   uint64_t *newest; // a bit for each slot: was its block regrown by the last

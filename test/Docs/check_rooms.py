@@ -8,15 +8,20 @@ its library links, no room links itself over others, and what no other room incl
 of the compiler, its rooms include those that RUNTIME has, support/, which all may
 include, nothing of any other folder, and ptx/ nothing but support/.
 The compiler knows one header of the runtime, the interface of a step, bsr/step.h.
+Within rooms, too, includes lead one way: a header and the source of its name, taken
+as one, include nothing that includes them again, over others neither. A class of a
+namespace is in one header: two of one name would be one to the linker.
 
     check_rooms.py <source root>
 """
 
+import graphlib
+import os
 import re
 import sys
 from pathlib import Path
 
-root = Path(sys.argv[1])
+root = Path(sys.argv[1]).resolve()
 sys.path.insert(0, str(root / "scripts"))
 from rooms import read_libraries  # noqa: E402: found by the line above
 
@@ -86,4 +91,40 @@ for folder, others in (("support", ()), ("ptx", ("support/",))):
         for where, name in includes(path):
             if not (path.parent / name).exists() and not name.endswith(".inc") and not name.startswith((f"{folder}/", *others)):  # the build makes .inc
                 errors.append(f"{where}: expected headers of {' and '.join([folder + '/', *others])}, but got '{name}'")
+
+
+def unit(path):
+    """A header and the source of its name, as one."""
+    name = path.relative_to(root).with_suffix("").as_posix()
+    return re.sub(r"^include/bsr/", "lib/", name)
+
+
+def find(path, name):
+    """The file that `path` includes as `name`, if it is one of the project's."""
+    roots = (path.parent, root, root / "include", root / "runtime/include", root / "runtime")
+    return next((Path(os.path.normpath(folder / name)) for folder in roots if (folder / name).exists()), None)
+
+
+after = {}  # of each unit, those that it includes
+for folder in ("lib", "include", "runtime", "support", "ptx", "tools"):
+    for path in sorted((root / folder).rglob("*.[hc]*")):
+        if path.is_file():
+            found = {unit(file) for _, name in includes(path) if (file := find(path, name))}
+            after.setdefault(unit(path), set()).update(found - {unit(path)})
+try:
+    tuple(graphlib.TopologicalSorter(after).static_order())
+except graphlib.CycleError as error:
+    errors.append(f"expected includes to lead one way, but got {' -> '.join(reversed(error.args[1]))}")
+
+defined = {}  # where each class is, by its namespace and name
+for folder in ("lib", "include", "runtime", "support", "ptx"):
+    for path in sorted((root / folder).rglob("*.h")):
+        namespace = ""
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if found := re.match(r"namespace ([\w:]+) \{", line):
+                namespace = found[1]
+            elif found := re.match(r"(?:struct|class|enum class) (\w+)\b[^;]*$", line):
+                name, where = f"{namespace}::{found[1]}", f"{path.relative_to(root)}:{number}"
+                if (other := defined.setdefault(name, where)) != where:
+                    errors.append(f"{where}: expected one class '{name}', but got that of {other}, too")
 sys.exit("\n".join(errors) or 0)

@@ -10,6 +10,7 @@
 #include "Memory.h"
 #include "Remarks.h"
 #include "Target.h"
+#include "bsr/Analysis/Tracing.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Debug/Counter.h"
@@ -123,6 +124,7 @@ int main(int argc, char **argv) {
   bsr::CommandLine options;
   cl::HideUnrelatedOptions(options.category);
   tracing::DebugCounter::registerCLOptions();
+  bsr::registerDebugOnly();
   cl::ParseCommandLineOptions(argc, argv,
                               "Compiles a training step to a shared library, "
                               "or to kernels for a GPU\n");

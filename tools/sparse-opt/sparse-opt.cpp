@@ -5,6 +5,7 @@
 #include "../InputFile.h"
 #include "../Version.h"
 #include "Help.h"
+#include "bsr/Analysis/Tracing.h"
 #include "bsr/Pipelines/Pipelines.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -63,6 +64,7 @@ int main(int argc, char **argv) {
   mlir::bsr::registerDialect(registry);
   mlir::registerAllPasses();
   mlir::bsr::registerPassesAndPipelines();
+  mlir::bsr::registerDebugOnly();
   if (tools::asksForHelp(argc, argv)) {
     tools::printHelp();
     return 0;

@@ -8,6 +8,7 @@
 #include "PlanFor.h"
 #include "Report.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Partition/ReadParts.h"
 #include "bsr/Pipelines/Pipelines.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/InitAllDialects.h"

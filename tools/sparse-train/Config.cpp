@@ -369,7 +369,7 @@ std::string train::toYAML(const Config &config) {
   std::string section;
   out << YAML::BeginMap;
   for (const ConfigKey &key : keys()) {
-    // A task that nobody says is what it is by default.
+    // A task that is not given has its default.
     bool isTask = key.name == std::string_view("task");
     if (key.rule.isOfCommandLine || (isTask && config.task.empty()))
       continue;

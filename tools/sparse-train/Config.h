@@ -19,7 +19,7 @@ namespace bsr::train {
 /// defaults are here.
 struct Config {
   std::string step;
-  /// Empty where nobody says it: it is then one of text, which the step's
+  /// Empty if it is not given: it is then one of text, which the step's
   /// arrays decide (`Data`).
   std::string task;
   std::string tokens;

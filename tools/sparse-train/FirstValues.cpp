@@ -3,7 +3,6 @@
 // Reads dense arrays, and packs their blocks.
 
 #include "FirstValues.h"
-#include "PatternUpdates.h"
 #include "support/Error.h"
 
 #include <algorithm>
@@ -149,24 +148,4 @@ void FirstValues::write(Session &session) const {
     }
     session.write(buffer, dense->data());
   }
-}
-
-void FirstValues::requireAll(const Session &session,
-                             const PatternUpdates &updates) const {
-  std::vector<std::string> missing;
-  for (const Buffer &buffer : session.buffers())
-    if (buffer.role == "param" && buffer.init.empty() &&
-        !updates.setValues(buffer.name) && !read(buffer.index))
-      missing.push_back(buffer.name);
-  if (missing.empty())
-    return;
-  std::string others =
-      missing.size() > 1
-          ? " and " + std::to_string(missing.size() - 1) + " more"
-          : "";
-  fail("expected the step to say what parameter '", missing.front(), "'",
-       others, " begins with, but got no rule: export it with inits={\"",
-       missing.front(),
-       "\": \"normal(0.02)\"}, or zeros, ones, constant(c), or name a "
-       "safetensors file of values with --set values=FILE");
 }

@@ -14,8 +14,6 @@
 
 namespace bsr::train {
 
-class PatternUpdates;
-
 /// A safetensors file of dense arrays, by the names and in the shapes that the
 /// exported program has for its arguments. Of an argument that the compiler
 /// made several matrices of, each takes its part. Arrays that the step has no
@@ -33,10 +31,6 @@ public:
   /// Writes them to all arguments of `session` that the file has values for;
   /// of a weight in blocks, what lies in the blocks that are stored.
   void write(Session &session) const;
-
-  /// Fails if a parameter would begin as zeros without being told to: neither
-  /// the step, the file nor the first patterns of `updates` say its values.
-  void requireAll(const Session &session, const PatternUpdates &updates) const;
 
 private:
   /// Makes blocks that are counted as old as the file says that their matrices

@@ -87,6 +87,26 @@ bool PatternUpdates::setValues(const std::string &name) const {
   });
 }
 
+void PatternUpdates::requireValues(const Session &session,
+                                   const FirstValues &values) const {
+  std::vector<std::string> missing;
+  for (const Buffer &buffer : session.buffers())
+    if (buffer.role == "param" && buffer.init.empty() &&
+        !setValues(buffer.name) && !values.read(buffer.index))
+      missing.push_back(buffer.name);
+  if (missing.empty())
+    return;
+  std::string others =
+      missing.size() > 1
+          ? " and " + std::to_string(missing.size() - 1) + " more"
+          : "";
+  fail("expected the step to say what parameter '", missing.front(), "'",
+       others, " begins with, but got no rule: export it with inits={\"",
+       missing.front(),
+       "\": \"normal(0.02)\"}, or zeros, ones, constant(c), or name a "
+       "safetensors file of values with --set values=FILE");
+}
+
 bool PatternUpdates::leavePatterns() const {
   return std::any_of(weights.begin(), weights.end(), [](const Weight &weight) {
     return !weight.isFrozen && weight.rule.method != BSR_STATIC &&

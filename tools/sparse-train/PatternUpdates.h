@@ -30,8 +30,11 @@ public:
   /// Says what blocks begin with that updates regrow.
   void startBlocks(Session &session) const;
 
-  /// Whether that gives the weight called `name` its values, too.
+  /// Whether `initialize` gives the weight called `name` its values, too.
   bool setValues(const std::string &name) const;
+  /// Fails if a parameter would begin as zeros without being told to: neither
+  /// the step, `values` nor the first patterns say what it begins with.
+  void requireValues(const Session &session, const FirstValues &values) const;
   /// Whether there are patterns that could change and never do.
   bool leavePatterns() const;
   /// The weights that the step does not train, and that a method other than

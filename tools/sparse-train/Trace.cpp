@@ -56,7 +56,7 @@ void Trace::add() {
                                    &count));
   numRead = count;
   for (size_t i = 1; i < all.size(); ++i) {
-    // What is between two runs is none of the step's.
+    // Time between two runs does not belong to the step.
     if (all[i].timer == timers)
       continue;
     bsr_timer_info timer;

@@ -208,7 +208,7 @@ public:
 private:
   /// Opens the session, once all processes are known to have the same
   /// configuration: before they compile, and before they do together what it
-  /// asks for. The step says the task if nobody does.
+  /// asks for. The step says the task if the configuration does not.
   Session open() {
     ranks.requireSame({"version", "configuration",
                        config.task == "arrays" ? "data" : "token file"},
@@ -241,7 +241,7 @@ private:
     if (!checkpoint.empty())
       return checkpoint;
     FirstValues values(config.values, session);
-    values.requireAll(session, patternUpdates);
+    patternUpdates.requireValues(session, values);
     session.initialize();
     patternUpdates.initialize(session, values);
     values.write(session);

@@ -6,7 +6,7 @@
 #ifndef BSR_ANALYSIS_CHAIN_H
 #define BSR_ANALYSIS_CHAIN_H
 
-#include "bsr/Analysis/Reads.h"
+#include "bsr/Analysis/MemoryReads.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What is known of slices.
+// Views of tensors: slices, and other shapes.
 
 #ifndef BSR_ANALYSIS_SLICES_H
 #define BSR_ANALYSIS_SLICES_H
@@ -9,6 +9,13 @@
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
 namespace mlir::bsr {
+
+/// True if `op` makes a view of its first operand, a tensor: a slice, or
+/// another shape. False if it is null.
+bool isView(Operation *op);
+
+/// What `tensor` is a view of, over other views.
+Value getViewed(Value tensor);
 
 /// Whether a slice is known and has no gaps.
 bool isStatic(OffsetSizeAndStrideOpInterface slice);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The attributes that front doors and passes leave on functions, arguments,
+// The attributes that front ends and passes leave on functions, arguments,
 // results and operations. BSRDialect.td has what they are; the dialect verifies
 // them.
 

@@ -98,14 +98,14 @@ def BSR_Dialect : Dialect {
     `bsr.unused`, the weights that a program has and its step does not use, and
     `bsr.unmasked`, those whose gradient was not found. Clusters and kernels say in `bsr.kind`
     and `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak` and
-    `bsr.recomputed` are notes of one pass for another; on those of a cluster, `bsr.root` is
+    `bsr.recomputed` are internal, set by one pass and read by a later one; on those of a cluster, `bsr.root` is
     a part of its plan. A `bsr.constant_pattern` has the `bsr.name` of its weight, a
     `bsr.launch` in `bsr.panels` the operands that are cut in panels, an allocation in
     `bsr.scores` the weight whose scores it holds. The dialect
     verifies these, too, and refuses every other name that begins with `bsr.`.
   }];
 
-  // Attributes that front doors and passes leave on functions, arguments, results and
+  // Attributes that front ends and passes leave on functions, arguments, results and
   // operations: their names and types. The verifiers say where each may stand and what
   // it has to hold. `attrs` (Attributes.h) reads and writes them.
   let discardableAttrs = (ins

@@ -126,7 +126,7 @@ def BSR_NumAbsentOp : BSR_Op<"num_absent",
 //===----------------------------------------------------------------------===//
 
 def BSR_BarrierOp : BSR_Op<"barrier", [Pure, SameOperandsAndResultType]> {
-  let summary = "The same number, taken for another";
+  let summary = "Optimization barrier: hides that the result equals the operand";
   let description = [{
     `output` is `input`, but nothing before `bsr-drop-barriers` knows that: what is
     computed from it is not merged with what is computed from `input`. It stands in
@@ -190,8 +190,8 @@ def BSR_ToDenseOp : BSR_Op<"to_dense",
   let description = [{
     `dense[i, j]` is the stored entry where `pattern` stores the block of `(i,
     j)`, and `background` (0 if absent) elsewhere; with `transpose`, `dense` is the
-    transposed matrix. Correct everywhere and fast nowhere: `bsr-bind` writes
-    it and `bsr-propagate` removes it.
+    transposed matrix. This is the reference form, which no target computes fast: `bsr-bind`
+    writes it and `bsr-propagate` removes it.
 
     Example:
 

@@ -118,7 +118,7 @@ std::optional<StagePlan> planStages(const StageChain &chain,
 /// least passes. There are as many blocks at least.
 SmallVector<unsigned> cutChain(const StageChain &chain, unsigned stages);
 
-/// A micro-batch that a stage goes through, forward or back.
+/// The forward or backward pass of a micro-batch on a stage.
 struct StageTask {
   int64_t microBatch;
   bool isForward;

@@ -5,8 +5,9 @@
 #ifndef BSR_PARTITION_STEPPARTS_H
 #define BSR_PARTITION_STEPPARTS_H
 
-#include "bsr/Dialect/BSR.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Value.h"
+#include "llvm/ADT/DenseMap.h"
+#include <string>
 
 namespace mlir::bsr {
 
@@ -54,17 +55,6 @@ struct StepParts {
   bool accumulates = false;
 };
 
-/// Reads `step`, as `bsr-propagate` leaves it, as a chain. Reports if it is
-/// none: if it has no loss, if less than two of its operations are products
-/// with weights, or if its data do not tell the number of samples.
-///
-/// The forward part is what the loss follows from. A part begins at a product,
-/// gather or sum in it that reads a weight, in the order of the step. An
-/// operation of the backward part belongs to the last part of whose parameters
-/// its result reaches the next values, but not before one whose activations it
-/// reads, nor behind those whose gradients it reads.
-FailureOr<StepParts> readParts(func::FuncOp step);
-
 /// Where operations and carried arguments of a step belong.
 struct StepPlaces {
   /// The parts that an operation belongs to: one, or all that read the
@@ -75,9 +65,6 @@ struct StepPlaces {
   /// not here, such as a count of steps, belongs to all.
   DenseMap<Value, SmallVector<unsigned, 1>> arguments;
 };
-
-/// The same, and where everything belongs.
-FailureOr<StepParts> readParts(func::FuncOp step, StepPlaces &places);
 
 } // namespace mlir::bsr
 

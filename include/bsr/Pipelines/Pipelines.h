@@ -114,7 +114,7 @@ struct ToCPUOptions : ToLLVMOptions {
   StepOptions step{*this};
 };
 
-/// Adds the passes that take a step as the front doors write it, marked, to the
+/// Adds the passes that take a step as the front ends write it, marked, to the
 /// LLVM dialect.
 void buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options);
 

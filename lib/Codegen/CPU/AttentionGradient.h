@@ -5,7 +5,9 @@
 #ifndef BSR_CODEGEN_CPU_ATTENTIONGRADIENT_H
 #define BSR_CODEGEN_CPU_ATTENTIONGRADIENT_H
 
-#include "Attention.h"
+#include "bsr/Codegen/CPU/Emitter.h"
+#include "bsr/Codegen/Common/Blocks.h"
+#include "bsr/Dialect/Attention.h"
 
 namespace mlir::bsr {
 

@@ -6,7 +6,9 @@
 #ifndef BSR_CODEGEN_CPU_ATTENTIONTILES_H
 #define BSR_CODEGEN_CPU_ATTENTIONTILES_H
 
-#include "Attention.h"
+#include "bsr/Codegen/CPU/Emitter.h"
+#include "bsr/Codegen/Common/Blocks.h"
+#include "bsr/Dialect/Attention.h"
 
 namespace mlir::bsr {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Makes i1 in memory bytes.
+// Stores i1 as bytes.
 
 #include "bsr/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Makes memory of work items memory of threads.
+// Hoists allocations out of parallel loops: one for each thread.
 
 #include "bsr/Analysis/PassOrder.h"
 #include "bsr/Codegen/CPU/Passes.h"

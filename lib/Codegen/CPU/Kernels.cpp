@@ -4,6 +4,7 @@
 
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "LaneSums.h"
+#include "bsr/Analysis/Slices.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -196,14 +197,6 @@ static unsigned getLoop(linalg::GenericOp op, unsigned position) {
   return cast<AffineDimExpr>(map.getResult(position)).getPosition();
 }
 
-/// What `tensor` is a view of.
-static Value getViewed(Value tensor) {
-  while (isa_and_nonnull<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-                         tensor::CollapseShapeOp>(tensor.getDefiningOp()))
-    tensor = tensor.getDefiningOp()->getOperand(0);
-  return tensor;
-}
-
 /// True if vectors along loop `lanes` of `op` go across the elements of
 /// `operand`, which lie side by side along loop `across`.
 static bool isCrossed(OpOperand *operand, unsigned lanes, unsigned across) {
@@ -333,43 +326,6 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
     for (const auto &[value, output, place] : results)
       e.store(value, output, place);
   });
-}
-
-SmallVector<Tiles, 2> bsr::tileWithRemainder(int64_t extent, int64_t size) {
-  SmallVector<Tiles, 2> result;
-  if (extent / size)
-    result.push_back({0, size, extent / size});
-  if (int64_t rest = extent % size)
-    result.push_back({extent - rest, rest, 1});
-  return result;
-}
-
-SmallVector<Tiles, 4> bsr::getVectors(int64_t extent, int64_t width) {
-  SmallVector<Tiles, 4> result;
-  for (int64_t size = width, done = 0; size; size /= 2) {
-    int64_t count = (extent - done) / size;
-    if (count)
-      result.push_back({done, size, count});
-    done += count * size;
-  }
-  return result;
-}
-
-SmallVector<Tiles, 2> bsr::tileEvenly(int64_t extent, int64_t limit) {
-  int64_t count = llvm::divideCeil(extent, limit);
-  int64_t size = extent / count, larger = extent % count;
-  SmallVector<Tiles, 2> result;
-  if (larger)
-    result.push_back({0, size + 1, larger});
-  result.push_back({larger * (size + 1), size, count - larger});
-  return result;
-}
-
-int64_t bsr::getDivisor(int64_t extent, int64_t limit) {
-  limit = std::min(limit, extent);
-  while (extent % limit)
-    --limit;
-  return limit;
 }
 
 void bsr::emitReduction(Emitter &e, linalg::GenericOp op,

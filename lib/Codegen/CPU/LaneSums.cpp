@@ -3,7 +3,8 @@
 // Reductions along lanes: in vectors first, then across them.
 
 #include "LaneSums.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
+#include "bsr/Codegen/CPU/Tiling.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"

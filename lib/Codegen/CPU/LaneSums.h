@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_CPU_LANESUMS_H
 #define BSR_LIB_CODEGEN_CPU_LANESUMS_H
 
-#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Codegen/CPU/Emitter.h"
 #include "bsr/Codegen/Common/Combine.h"
 
 namespace mlir::bsr {

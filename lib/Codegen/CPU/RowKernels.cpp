@@ -11,7 +11,7 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Work items from which on the dimensions that follow are theirs.
+/// As many work items are enough: each loops over the dimensions that follow.
 static constexpr int64_t enoughItems = 64;
 
 namespace {

@@ -73,7 +73,7 @@ struct Tiling {
 
 /// The sums of products of rows of `a` and `b` over tokens. A work item has
 /// lines of blocks and takes a round of tokens at a time, for all blocks of a
-/// line; in between the sums are where they end up.
+/// line; between rounds, partial sums are in the output.
 class SDDMMEmitter : Tiling {
 public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,

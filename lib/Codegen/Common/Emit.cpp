@@ -4,8 +4,8 @@
 // emits.
 
 #include "PlanKernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/Decisions.h"
-#include "bsr/Analysis/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/Attributes.h"

@@ -195,7 +195,7 @@ void bsr::registerGPUTargetExternalModels(DialectRegistry &registry) {
   });
   registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
     GPUAttr::attachInterface<Model, KernelModel>(*context);
-    // What is emitted is theirs.
+    // The dialects of the operations that are emitted.
     context->loadDialect<mlir::gpu::GPUDialect, LLVM::LLVMDialect,
                          nvgpu::NVGPUDialect, NVVM::NVVMDialect>();
   });

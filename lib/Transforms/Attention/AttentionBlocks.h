@@ -5,7 +5,7 @@
 #ifndef BSR_TRANSFORMS_ATTENTION_ATTENTIONBLOCKS_H
 #define BSR_TRANSFORMS_ATTENTION_ATTENTIONBLOCKS_H
 
-#include "AttentionMatcher.h"
+#include "AttentionMatch.h"
 
 namespace mlir::bsr {
 

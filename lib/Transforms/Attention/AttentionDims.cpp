@@ -4,37 +4,14 @@
 // query, key and features.
 
 #include "AttentionScores.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-Labels bsr::getReshaped(Operation *reshape, const Labels &labels,
-                        bool isBackward, bool &isWhole) {
-  auto expand = dyn_cast<tensor::ExpandShapeOp>(reshape);
-  auto collapse = dyn_cast<tensor::CollapseShapeOp>(reshape);
-  SmallVector<ReassociationIndices> groups =
-      expand ? expand.getReassociationIndices()
-             : collapse.getReassociationIndices();
-  RankedTensorType split =
-      expand ? expand.getResultType() : collapse.getSrcType();
-  bool isMerging = expand ? isBackward : !isBackward;
-  Labels result(isMerging ? groups.size() : split.getRank(), -1);
-  for (auto [number, group] : llvm::enumerate(groups)) {
-    SmallVector<int64_t> large = llvm::filter_to_vector(
-        group, [&](int64_t dim) { return split.getDimSize(dim) != 1; });
-    isWhole &= large.size() <= 1;
-    if (large.size() == 1 && isMerging)
-      result[number] = labels[large.front()];
-    else if (large.size() == 1)
-      result[large.front()] = labels[number];
-  }
-  return result;
-}
 
 static bool isMaximum(linalg::GenericOp op) {
   return !op.getBody()->getOps<arith::MaximumFOp>().empty() ||

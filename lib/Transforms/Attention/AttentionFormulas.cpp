@@ -4,8 +4,9 @@
 // attention give.
 
 #include "AttentionFormulas.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/Slices.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -32,8 +33,7 @@ bool AttentionFormulas::depends(Value value) {
   else if (auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
            generic
                ? isPointwise(generic) || scores.rowReductions.contains(generic)
-               : isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-                                 tensor::ExtractSliceOp>(op))
+               : isView(op))
     result = llvm::any_of(op->getOperands(),
                           [&](Value operand) { return depends(operand); });
   return dependent[value] = result;

@@ -4,8 +4,8 @@
 
 #include "AttentionMatcher.h"
 #include "AttentionFormulas.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Kernels.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -36,33 +36,6 @@ private:
   AttentionMatch &found;
 };
 } // namespace
-
-Type AttentionMatch::getSumType() const {
-  SmallVector<LabelledTensor> tensors{q, k, v, output ? y : dy};
-  llvm::append_range(tensors, biases);
-  llvm::append_range(tensors, factor.tensors);
-  Builder b(scores->getContext());
-  return llvm::any_of(
-             tensors,
-             [](const LabelledTensor &tensor) {
-               return getElementTypeOrSelf(tensor.tensor.getType()).isF64();
-             })
-             ? b.getF64Type()
-             : b.getF32Type();
-}
-
-LabelledTensor bsr::getUnpermuted(LabelledTensor tensor) {
-  while (true) {
-    SmallVector<int64_t> permutation;
-    Value source = getPermutedSource(tensor.tensor, permutation);
-    if (!source)
-      return tensor;
-    Labels labels(permutation.size());
-    for (auto [dim, from] : llvm::enumerate(permutation))
-      labels[from] = tensor.labels[dim];
-    tensor = {source, labels};
-  }
-}
 
 /// True if `site` reads probabilities times a factor, which is set.
 bool Matcher::isProbability(const Site &site) {

@@ -5,7 +5,7 @@
 #ifndef BSR_TRANSFORMS_ATTENTION_ATTENTIONSCORES_H
 #define BSR_TRANSFORMS_ATTENTION_ATTENTIONSCORES_H
 
-#include "AttentionMatcher.h"
+#include "AttentionMatch.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace mlir::bsr {
@@ -15,6 +15,10 @@ bool isProduct(linalg::GenericOp op);
 
 /// The number that all entries of `value`, a tensor or a scalar, are.
 std::optional<double> getConstant(Value value);
+
+/// The operations of `block` of whose results, element by element changed, a
+/// maximum is taken: what may be between a product and its softmax.
+DenseSet<Operation *> findMaximized(Block &block);
 
 /// All that is computed from the scores of one product row by row, and what
 /// the dimensions of it are to an attention.

@@ -4,8 +4,8 @@
 // what probabilities are multiplied with.
 
 #include "AttentionScores.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <cmath>

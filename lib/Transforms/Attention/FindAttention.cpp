@@ -5,6 +5,8 @@
 #include "AttentionBlocks.h"
 #include "AttentionCandidates.h"
 #include "AttentionMark.h"
+#include "AttentionMatcher.h"
+#include "AttentionScores.h"
 #include "NarrowAttention.h"
 #include "ShareKeys.h"
 #include "SplitBatches.h"

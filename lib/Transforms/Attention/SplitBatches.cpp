@@ -6,6 +6,7 @@
 
 #include "SplitBatches.h"
 #include "AttentionMatcher.h"
+#include "AttentionScores.h"
 #include "ShareKeys.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attributes.h"

@@ -3,6 +3,7 @@
 // Turns tensors into buffers; those of a step of launches in linear time.
 
 #include "bsr/Analysis/PassOrder.h"
+#include "bsr/Analysis/Slices.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
@@ -26,12 +27,6 @@ static bool isTensor(Type type) { return isa<TensorType>(type); }
 static bool hasTensors(Operation *op) {
   return llvm::any_of(op->getOperandTypes(), isTensor) ||
          llvm::any_of(op->getResultTypes(), isTensor);
-}
-
-/// True if `op` makes a view of its first operand.
-static bool isView(Operation *op) {
-  return isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-             tensor::ExtractSliceOp>(op);
 }
 
 /// True if `func` is a step of launches, of which `Buffers` knows all: one

@@ -3,6 +3,7 @@
 // Lets kernels write results over operands that are not read later.
 
 #include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Slices.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
@@ -23,9 +24,7 @@ static bool isReadLast(Value value, LaunchOp launch) {
     Operation *at = launch->getBlock()->findAncestorOpInBlock(*user);
     if (!at || launch->isBeforeInBlock(at))
       return false;
-    return !isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-                tensor::ExtractSliceOp>(user) ||
-           isReadLast(user->getResult(0), launch);
+    return !isView(user) || isReadLast(user->getResult(0), launch);
   });
 }
 

@@ -148,7 +148,7 @@ static void eraseDead(Block &block) {
       op.erase();
 }
 
-/// True if `func` is a step as the front doors write it.
+/// True if `func` is a step as the front ends write it.
 static bool isStep(func::FuncOp func) {
   return llvm::any_of(llvm::seq(func.getNumArguments()), [&](unsigned arg) {
     return attrs::name.ofArg(func, arg) != nullptr;

@@ -3,8 +3,8 @@
 // Which operations of a step one kernel computes.
 
 #include "Groups.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/Decisions.h"
-#include "bsr/Analysis/Kernels.h"
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

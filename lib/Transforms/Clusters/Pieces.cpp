@@ -3,7 +3,7 @@
 // What computes the pieces of concatenations.
 
 #include "Pieces.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;

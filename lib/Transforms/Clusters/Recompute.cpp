@@ -3,8 +3,8 @@
 // Computes cheap values again behind the point where most memory is live.
 
 #include "StoredValues.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/Decisions.h"
-#include "bsr/Analysis/Kernels.h"
 #include "bsr/Analysis/Materialization.h"
 #include "bsr/Analysis/Order.h"
 #include "bsr/Dialect/Attributes.h"

@@ -3,7 +3,7 @@
 // What of a step lies in memory, when, and what of it to compute again.
 
 #include "StoredValues.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/LiveRanges.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -198,7 +198,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     for (auto [position, dim] : llvm::enumerate(order))
       exprs[dim] = b.getAffineDimExpr(position);
     auto source = AffineMap::get(rank, 0, exprs, b.getContext());
-    // Operations are rewritten from top to bottom: the first copy is there for
+    // Operations are rewritten from top to bottom: the first copy serves
     // all that follow.
     linalg::GenericOp &copy = copies[{value, source}];
     if (!copy) {

@@ -6,7 +6,7 @@
 #include "Differing.h"
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Dependents.h"
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"

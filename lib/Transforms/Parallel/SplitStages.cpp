@@ -6,6 +6,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/Transfers.h"
+#include "bsr/Partition/ReadParts.h"
 #include "bsr/Partition/StagePlan.h"
 #include "bsr/Transforms/Parallel/Passes.h"
 #include "llvm/ADT/BitVector.h"

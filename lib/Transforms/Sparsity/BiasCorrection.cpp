@@ -131,7 +131,7 @@ bool BiasCorrections::multipliesOn(Value next, BlockArgument state) {
   return false;
 }
 
-/// Whether front doors count in numbers of `type`.
+/// Whether front ends count in numbers of `type`.
 static bool isCounting(Type type) {
   return type.isInteger(32) || type.isInteger(64) || type.isF32() ||
          type.isF64();

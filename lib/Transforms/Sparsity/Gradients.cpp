@@ -3,8 +3,8 @@
 // Masks the gradients of block-sparse weights in a step.
 
 #include "Gradients.h"
-#include "bsr/Analysis/GradientFinder.h"
 #include "bsr/Analysis/Stripped.h"
+#include "bsr/Gradients/GradientFinder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

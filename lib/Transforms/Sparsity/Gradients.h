@@ -5,7 +5,7 @@
 #ifndef BSR_TRANSFORMS_SPARSITY_GRADIENTS_H
 #define BSR_TRANSFORMS_SPARSITY_GRADIENTS_H
 
-#include "bsr/Analysis/GradientFinder.h"
+#include "bsr/Gradients/GradientFinder.h"
 
 namespace mlir::bsr {
 

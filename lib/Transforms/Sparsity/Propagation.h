@@ -90,7 +90,7 @@ private:
   /// `pattern` or its transpose, or null.
   Value getStored(Value dense, Value pattern, bool transpose) const;
   void setUniform(Value tensor, Value scalar);
-  /// The tensors whose scalar is `scalar`; forgets that it is theirs.
+  /// Forgets the tensors whose scalar is `scalar`, and returns them.
   SmallVector<Value> takeTensors(Value scalar);
   void findUniform(Operation *op);
   void foldScalars(Operation *op);
@@ -105,8 +105,8 @@ private:
 
   bool pullElementWise(linalg::LinalgOp op);
   bool pullProduct(linalg::LinalgOp op);
-  /// What becomes of the stored blocks of `op`, a product of `as` and `bs` with
-  /// loops `row` and `col`, if one of these is a one-hot matrix; else null.
+  /// Creates the stored blocks of `op`, a product of `as` and `bs` with loops
+  /// `row` and `col`, if one of these is a one-hot matrix; else returns null.
   Value createScatter(linalg::LinalgOp op, Value pattern,
                       ArrayRef<ProductOperand> as, ArrayRef<ProductOperand> bs,
                       unsigned row, unsigned col);

@@ -5,7 +5,8 @@
 #include "WeightState.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/EntryMaps.h"
+#include "bsr/Analysis/Slices.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
@@ -188,20 +189,6 @@ std::optional<unsigned> bsr::findCopied(func::FuncOp func, unsigned copy,
       return weight;
   }
   return std::nullopt;
-}
-
-/// Whether `op` only reads a part of a tensor or gives it another shape, as
-/// loops do with the matrices of a stack.
-static bool isView(Operation *op) {
-  return isa_and_nonnull<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
-                         tensor::ExpandShapeOp>(op);
-}
-
-/// What `value` is a view of.
-static Value getViewed(Value value) {
-  while (isView(value.getDefiningOp()))
-    value = value.getDefiningOp()->getOperand(0);
-  return value;
 }
 
 llvm::MapVector<BlockArgument, bool> bsr::getMasked(BlockArgument mask) {

@@ -18,7 +18,7 @@ from sparse_opt.experiments.runs import NoRun, Points, parse, read_all, read_con
 # A color for each of many runs.
 COLORS = ["#1f5fa8", "#c8641e", "#3c8c46", "#8c3c8c", "#b8332e", "#2a9d9d", "#8a6d1f", "#555555"]
 
-# What of a run is told beside its configuration.
+# What is shown of a run beside its configuration.
 RESULTS: list[tuple[str, Callable[[Run], str]]] = [
     ("held-out loss", lambda run: f"{run.last('held_out'):.4f}"),
     ("training loss", lambda run: f"{run.last('loss'):.4f}"),

@@ -158,7 +158,7 @@ def matches(labels: Labels, settings: Settings) -> bool:
 
 
 class Run:
-    """One run: what it is called, and what sparse-train is told."""
+    """One run: its name, and the settings of sparse-train."""
 
     def __init__(self, model: Model, method: str, settings: Settings) -> None:
         self.model, self.method, self.settings = model, method, settings

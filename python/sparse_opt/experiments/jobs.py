@@ -167,7 +167,7 @@ class Budget:
 
 
 class Report(Protocol):
-    """Who is told how a sweep goes."""
+    """Receives the progress of a sweep."""
 
     def finished(self, sweep: Sweep, job: Job) -> None: ...
     def failed(self, sweep: Sweep, job: Job) -> None: ...

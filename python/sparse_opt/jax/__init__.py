@@ -2,7 +2,7 @@
 #
 # Exports JAX training steps to `linalg` on tensors.
 
-"""The JAX front door.
+"""The JAX front end.
 
 `export` takes a training step as its author wrote it, jitted or not, with any
 optimizer, and returns MLIR text: one public function on tensors whose

@@ -2,7 +2,7 @@
 #
 # Exports PyTorch training steps to `linalg` on tensors.
 
-"""The PyTorch front door.
+"""The PyTorch front end.
 
 `export` takes a training step as its author wrote it, with `loss.backward()`,
 clipping and `optimizer.step()`, and returns MLIR text: one public function on

@@ -28,7 +28,7 @@ from sparse_opt import _source
 from sparse_opt._errors import ExportError
 from sparse_opt.torch import _effects, _numbers, _private
 
-MOST_WAYS = 16
+MAX_BRANCHES = 16
 
 # What a way leaves behind.
 Outcome = dict[tuple[Any, ...], Any]
@@ -286,11 +286,11 @@ class _Explorer:
         self, step: Callable[[], Any], prefix: list[bool]
     ) -> tuple[_Way, Outcome | None]:
         self.ways += 1
-        if self.ways > MOST_WAYS * (16 if self.as_one else 1):
+        if self.ways > MAX_BRANCHES * (16 if self.as_one else 1):
             if self.as_one:
                 raise _Apart
             raise ExportError(
-                f"expected at most {MOST_WAYS} ways through"
+                f"expected at most {MAX_BRANCHES} ways through"
                 f" {type(self.optimizer).__name__}.step(), but got more: choose values"
                 " with torch.where instead of if, or count once in a group instead of"
                 " once for each parameter"

@@ -2,7 +2,7 @@
 #
 # Names of PyTorch, torch-mlir and transformers that promise nothing, in one place.
 
-"""What the front door leans on without a promise.
+"""What the front end leans on without a promise.
 
 Nothing else in this package touches a private name of PyTorch, torch-mlir or
 transformers.

@@ -36,7 +36,7 @@ class Layers:
     """The weights of a model that lie in blocks, by their names.
 
     Attributes:
-      marks: what the compiler is told of each.
+      marks: the marks of each, for the compiler.
 
     Raises:
       ExportError: a layer has no parameter of its own in this process.

@@ -6,7 +6,7 @@
 #ifndef BSR_PATTERNS_H
 #define BSR_PATTERNS_H
 
-#include "bsr/runtime.h"
+#include "bsr/base.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -247,7 +247,7 @@ BSR_API bsr_status bsr_session_replace(bsr_session *session,
                                        const bsr_replacement *replacements,
                                        int64_t count);
 
-/// What became of a pattern.
+/// How a pattern has changed.
 typedef struct bsr_pattern_statistics {
   int64_t blocks;         // stored now
   int64_t all_blocks;     // of the matrix

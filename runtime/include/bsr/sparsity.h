@@ -7,7 +7,7 @@
 #ifndef BSR_SPARSITY_H
 #define BSR_SPARSITY_H
 
-#include "bsr/runtime.h"
+#include "bsr/patterns.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -108,7 +108,7 @@ typedef struct bsr_context {
                  // the caller reads it.
 } bsr_context;
 
-/// What became of a run.
+/// How a run ended.
 typedef enum bsr_step_status {
   BSR_STEP_RAN = 0,
   BSR_STEP_OTHER_VERSION = 1, // of the context

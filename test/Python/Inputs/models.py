@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Training steps of several models and optimizers, for tests of the front door.
+# Training steps of several models and optimizers, for tests of the front end.
 
 """Small models in plain JAX, trained by optimizers of optax.
 

@@ -69,7 +69,7 @@ func.func @adam(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 4 : i64, bs
     %1 = arith.minimumf %0, %one : f32
     linalg.yield %1 : f32
   } -> tensor<f32>
-  // Spread over all entries, as front doors do.
+  // Spread over all entries, as front ends do.
   %spread = linalg.generic {indexing_maps = [#s, #e], iterator_types = ["parallel", "parallel", "parallel"]}
       ins(%bias2 : tensor<f32>) outs(%blocks : tensor<2x4x4xf32>) {
   ^bb0(%a: f32, %o: f32):

@@ -9,7 +9,7 @@
 
 namespace mlir::bsr {
 
-/// Bytes that caches hand over at once.
+/// Bytes of a cache line.
 constexpr int64_t lineBytes = 64;
 
 /// What `#bsr.cpu` offers, and what follows from it for kernels.
@@ -59,9 +59,6 @@ CPUTarget getCPUTarget(Operation *op);
 /// panels of a power of two of bytes would share the sets of a cache: a block
 /// of rows would push itself out, panel after panel.
 RankedTensorType getPanelType(RankedTensorType tensor, int64_t panel);
-
-/// Implements what passes ask of a target for `#bsr.cpu`.
-void registerCPUTargetExternalModels(DialectRegistry &registry);
 
 } // namespace mlir::bsr
 

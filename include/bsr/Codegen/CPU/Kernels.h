@@ -5,8 +5,9 @@
 #ifndef BSR_CODEGEN_CPU_KERNELS_H
 #define BSR_CODEGEN_CPU_KERNELS_H
 
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Codegen/CPU/Emitter.h"
+#include "bsr/Codegen/CPU/Tiling.h"
 #include "bsr/Codegen/Common/Blocks.h"
 
 namespace mlir::bsr {
@@ -19,26 +20,6 @@ std::optional<View> getWalkedView(Operation *op, CPUTarget target);
 void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
               const DenseMap<Value, Value> &outputs,
               const PatternViews &patterns);
-
-/// Work items of a product, at least: enough for every thread to have its
-/// share.
-constexpr int64_t minItems = 32;
-
-/// The largest of `limit` and below that divides `extent`.
-int64_t getDivisor(int64_t extent, int64_t limit);
-
-/// Consecutive tiles of `size` points from `base` on.
-struct Tiles {
-  int64_t base, size, count;
-};
-/// Covers `extent` with tiles of `size` and a smaller one for what is left.
-SmallVector<Tiles, 2> tileWithRemainder(int64_t extent, int64_t size);
-/// Covers `extent` lanes with vectors of `width`, a power of two, and what is
-/// left with vectors of the powers of two below.
-SmallVector<Tiles, 4> getVectors(int64_t extent, int64_t width);
-/// Covers `extent` with as few tiles of at most `limit` as possible, their
-/// sizes no more than one apart.
-SmallVector<Tiles, 2> tileEvenly(int64_t extent, int64_t limit);
 
 /// The epilogue of a product, emitted once for each vector of finished sums,
 /// with its index in the result, lanes last, and its number among the vectors

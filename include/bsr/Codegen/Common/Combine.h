@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How parts of a reduction become one.
+// Combines partial reductions.
 
 #ifndef BSR_CODEGEN_COMMON_COMBINE_H
 #define BSR_CODEGEN_COMMON_COMBINE_H

@@ -12,7 +12,7 @@ def BSRVerifyStep : Pass<"bsr-verify-step", "ModuleOp"> {
   let summary = "Fail if a module is not a step that the pipelines can lower";
   let description = [{
     The contract at the beginning of a lowering pipeline: what the passes behind it
-    rely on is checked here, once, and told in the program's own terms.
+    rely on is checked here, once, and reported in the program's own terms.
 
     The module is functions, and one of them the step: the only public one, the only
     one whose arguments have names (`bsr.name`). Every argument has one, and every

@@ -243,7 +243,7 @@ AttentionBlock::Scores AttentionBlock::getScores(ValueRange products,
   GPUEvaluator e(b.b, b.loc);
   for (auto [argument, buffer] : kernel.inputs)
     e.setBuffer(argument, buffer);
-  // Beyond the last token, any will do.
+  // Tokens beyond the last are clamped: their scores are masked.
   auto clamp = [&](Value token, unsigned dim, int64_t tile) {
     return operands.isRagged(dim, tile)
                ? b.min(token, b.constant(attention.extents[dim] - 1))

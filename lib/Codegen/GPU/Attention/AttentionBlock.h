@@ -32,7 +32,7 @@ struct AttentionTile {
   int64_t getBytes() const { return getRows() * getPitch(); }
 };
 
-/// A result of an attention, or null where nobody wants it: its rows are those
+/// A result of an attention, or null if it is not stored: its rows are those
 /// of tokens, or, where these lie side by side, those of features.
 struct AttentionResult {
   /// What a launch stores to is made outside of it.

@@ -173,8 +173,8 @@ SmallVector<Value> GradientEmitter::addTile(Value first, Value stage,
   AttentionBlock::Scores scores = block.getScores(products, first);
   FragmentSums gradients = own[1].multiply(tile.other[1], second);
   auto known = tile.hasKeys ? loadStatistics(stage) : ofRows;
-  // Queries beyond the last one have probabilities of 0; what keys beyond the
-  // last one have is no number of theirs.
+  // Queries beyond the last one have probabilities of 0; gradients of keys
+  // beyond the last one are arbitrary, and replaced by 0.
   SmallVector<Value> isColumn(block.getNumColumns());
   if (!tile.hasKeys)
     isColumn = block.areColumns(first);

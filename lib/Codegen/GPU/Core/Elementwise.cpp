@@ -4,8 +4,8 @@
 // are what it loads and stores at once.
 
 #include "bsr/Codegen/GPU/Core/Elementwise.h"
-#include "bsr/Analysis/Kernels.h"
-#include "bsr/Analysis/Reads.h"
+#include "bsr/Analysis/ComputedOps.h"
+#include "bsr/Analysis/MemoryReads.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;

@@ -148,7 +148,7 @@ void BarrierPipeline::waitForEmpty(Stage stage) {
 
 void BarrierPipeline::release(Stage stage) {
   Value barrier = getEmpty(stage);
-  // Each of the first lanes says so to one of them.
+  // Each of the first lanes arrives at the barrier of one thread block.
   b.when(b.less(b.lane, b.constant(blocks)),
          [&] { arriveAt(b, barrier, b.lane); });
 }

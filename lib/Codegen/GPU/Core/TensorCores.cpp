@@ -4,7 +4,7 @@
 // memory.
 
 #include "bsr/Codegen/GPU/Core/TensorCores.h"
-#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

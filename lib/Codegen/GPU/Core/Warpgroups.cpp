@@ -78,10 +78,10 @@ WarpgroupOperand WarpgroupOperand::at(BlockBuilder &b, int64_t index) const {
   return result;
 }
 
-/// What `wgmma` is told of an operand (PTX ISA, "Matrix descriptor format"):
-/// its address and its strides in 16 bytes, and how it is swizzled: 1, rows of
-/// 128 bytes, 2, of 64, 3, of 32. Of an address it has the 18 bits that lie in
-/// a thread block: above them stands which of its cluster that is.
+/// The descriptor of an operand of `wgmma` (PTX ISA, "Matrix descriptor
+/// format"): its address and its strides in 16 bytes, and how it is swizzled:
+/// 1, rows of 128 bytes, 2, of 64, 3, of 32. Of an address it has the 18 bits
+/// that lie in a thread block: above them stands which of its cluster that is.
 static Value describe(BlockBuilder &b, const WarpgroupOperand &operand) {
   constexpr unsigned addressBits = 18, leadingBit = 16, rowsBit = 32,
                      swizzleBit = 62;

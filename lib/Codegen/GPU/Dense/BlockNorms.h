@@ -10,10 +10,9 @@
 
 namespace mlir::bsr::gpu {
 
-/// What becomes of the sums of a thread block where only norms of the
-/// blocks of a product are wanted: they go through shared memory, and lanes of
-/// a warp, at most 32, take one block of them after the other, in a fixed
-/// order.
+/// The norms of the blocks of a product, which are stored instead of it. The
+/// sums of a thread block go through shared memory, and lanes of a warp, at
+/// most 32, add up one block of them after the other, in a fixed order.
 struct BlockNorms {
   Norm norm;
   int64_t blockRows, blockCols;

@@ -75,14 +75,15 @@ static std::optional<DenseTile> choose(const DenseOperands &operands,
                                        int64_t cols) {
   constexpr std::pair<int64_t, int64_t> sizes[] = {
       {128, 256}, {128, 128}, {64, 128}, {64, 64}};
-  TileSearch<DenseTile> search(chip);
+  TileSearch<DenseTile> search(chip, std::mem_fn(&DenseTile::describe));
   for (auto [someRows, someCols] : sizes) {
     if ((rows != 0 && someRows != rows) || (cols != 0 && someCols != cols))
       continue;
     DenseTile tile = DenseTile::get(
         operands, someRows, someCols, /*isSwizzled=*/true,
         [](int64_t length, bool) { return length * floatBytes; });
-    for (int64_t slices = tile.getMostSlices(operands); slices >= 1; --slices) {
+    for (int64_t slices = tile.getMostSlices(operands, chip); slices >= 1;
+         --slices) {
       tile.setSlices(operands, slices);
       if (tile.setStages(operands, chip))
         search.consider(tile, getLaunches(operands, tile));

@@ -6,13 +6,11 @@
 #include "DenseMainloop.h"
 #include "bsr/Codegen/GPU/Core/AsyncCopies.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
-
-/// Thread blocks that fill a chip.
-static constexpr int64_t enoughBlocks = 128;
 
 DenseTile DenseTile::get(
     const DenseOperands &operands, int64_t rows, int64_t cols, bool isSwizzled,
@@ -28,13 +26,19 @@ DenseTile DenseTile::get(
   return result;
 }
 
-int64_t DenseTile::getMostSlices(const DenseOperands &operands) const {
+std::string DenseTile::describe() const {
+  return llvm::formatv("{0}x{1} sums, {2} slices, {3} stages", left.tile,
+                       right.tile, slices, stages);
+}
+
+int64_t DenseTile::getMostSlices(const DenseOperands &operands,
+                                 const Chip &chip) const {
   if (operands.norms) // A norm is of whole sums.
     return 1;
   int64_t blocks = operands.batch.size * getNumTiles(operands);
   // A slice is of 8 stages at least.
   return std::clamp<int64_t>(
-      enoughBlocks / blocks, 1,
+      getBusyBlocks(chip) / blocks, 1,
       std::max<int64_t>(1, operands.inner.size / (8 * innerTile)));
 }
 

@@ -37,9 +37,11 @@ struct DenseTile {
       bool isSwizzled,
       llvm::function_ref<int64_t(int64_t length, bool isInnerLast)> getPitch);
 
+  std::string describe() const;
+
   /// Into how many slices inner numbers may be cut, so that thread blocks
   /// are not few; and cuts them in about `count` of these.
-  int64_t getMostSlices(const DenseOperands &operands) const;
+  int64_t getMostSlices(const DenseOperands &operands, const Chip &chip) const;
   void setSlices(const DenseOperands &operands, int64_t count);
   /// What launches do, about, of which a thread block does `products`
   /// beside copies and stores: one, and, of slices, the one that adds them up.
@@ -75,7 +77,7 @@ public:
   DenseMainloop(const DenseOperands &operands, const DenseTile &tile,
                 KernelBody &kernel, BlockBuilder &b);
 
-  /// What comes of sums from 0 on, to which `multiplier` adds what is in all
+  /// Sums that begin with 0, to which `multiplier` adds the products of all
   /// stages.
   SmallVector<Value> run(const Multiplier &multiplier);
 
@@ -85,8 +87,8 @@ public:
   void whenRow(Value row, llvm::function_ref<void()> body);
   /// The warp's sums for an epilogue, `sums` of which are still to be set.
   WarpSums getWarpSums(Value row);
-  /// Emits what becomes of the warp's sums if only norms are wanted: `row` is
-  /// the first row of the lane in its tile.
+  /// Emits the norms of the warp's sums, if only norms are stored: `row` is the
+  /// first row of the lane in its tile.
   void emitNorms(KernelBody &kernel, WarpSums sums, Value row);
   bool areRowsRagged() const {
     return operands.rows.size % tile.left.tile != 0;

@@ -10,7 +10,6 @@
 #include "DenseMultiplier.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "llvm/Support/FormatVariadic.h"
 #include <numeric>
 
 using namespace mlir;
@@ -30,7 +29,7 @@ public:
   /// Sums of slices of the inner loops, if these are taken in slices, and
   /// memory for the epilogue.
   SmallVector<MemRefType> getScratch() override;
-  std::string describeTile() const override;
+  std::string describeTile() const override { return tile.describe(); }
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
   bool acceptsPieces() override {
@@ -107,11 +106,6 @@ std::optional<ResultSpace> DenseProduct::getSpace() {
     return ResultSpace{
         {llvm::to_vector<2>(llvm::seq(operands.getType().getRank()))}, 0, 0};
   return space;
-}
-
-std::string DenseProduct::describeTile() const {
-  return llvm::formatv("{0}x{1} sums, {2} slices, {3} stages", tile.left.tile,
-                       tile.right.tile, tile.slices, tile.stages);
 }
 
 SmallVector<MemRefType> DenseProduct::getScratch() {

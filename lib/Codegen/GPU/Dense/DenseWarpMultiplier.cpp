@@ -53,8 +53,9 @@ std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
                            length, operands.getElementBytes(), isInnerLast);
                      });
   const Chip &chip = *findChip(target.getChip());
-  TileSearch<DenseTile> search(chip);
-  for (int64_t slices = tile.getMostSlices(operands); slices >= 1; --slices) {
+  TileSearch<DenseTile> search(chip, std::mem_fn(&DenseTile::describe));
+  for (int64_t slices = tile.getMostSlices(operands, chip); slices >= 1;
+       --slices) {
     tile.setSlices(operands, slices);
     if (tile.setStages(operands, chip))
       search.consider(tile, getLaunches(operands, tile));

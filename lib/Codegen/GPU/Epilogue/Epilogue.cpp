@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What becomes of the sums of a product while they are in registers.
+// Epilogues on the sums of a product while they are in registers.
 
 #include "bsr/Codegen/GPU/Epilogue/Epilogue.h"
 #include "bsr/Codegen/Common/ChainPoints.h"

@@ -6,8 +6,8 @@
 // share it, by a second launch.
 
 #include "bsr/Codegen/GPU/Reductions/Reductions.h"
-#include "bsr/Analysis/Kernels.h"
-#include "bsr/Analysis/Reads.h"
+#include "bsr/Analysis/ComputedOps.h"
+#include "bsr/Analysis/MemoryReads.h"
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
 #include "bsr/Codegen/GPU/Core/Model.h"

@@ -5,6 +5,7 @@
 
 #include "SDDMMTile.h"
 #include "bsr/Codegen/GPU/Core/TileSearch.h"
+#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -239,6 +240,13 @@ static std::optional<SDDMMTile> getClusterTile(const SDDMMShape &shape,
   return tile;
 }
 
+std::string SDDMMTile::describe() const {
+  return llvm::formatv(
+      "a window of {0}x{1} blocks, clusters of {2}, {3} tokens "
+      "a stage, {4} stages",
+      lines, slabs, shares, tokens, stages);
+}
+
 /// True if clusters of `chip` can multiply such blocks.
 static bool hasClusters(const SDDMMShape &shape, const Chip &chip) {
   return chip.wgmmaRate != 0 && shape.elementBytes == 2 &&
@@ -249,7 +257,7 @@ static bool hasClusters(const SDDMMShape &shape, const Chip &chip) {
 std::optional<SDDMMTile> SDDMMTile::choose(const SDDMMShape &shape,
                                            const Chip &chip, int64_t rows,
                                            int64_t shares) {
-  TileSearch<SDDMMTile> search(chip);
+  TileSearch<SDDMMTile> search(chip, std::mem_fn(&SDDMMTile::describe));
   for (int64_t someShares : {1, 2, 4, 8})
     for (int64_t lines : {1, 2, 4, 8, 16, 32})
       for (int64_t rowBytes : {128, 64}) {

@@ -32,8 +32,8 @@ struct SDDMMTile {
   /// Thread blocks of a launch, or clusters, which share all steps of all
   /// windows.
   int64_t grid;
-  /// Thread blocks of a cluster, 1 for none, and buffers of a stage of
-  /// theirs.
+  /// Thread blocks of a cluster, 1 for none, and buffers that one of its
+  /// stages has.
   int64_t shares = 1, buffers = 0;
 
   /// The tile that takes least time on `chip`, as the model has it, if one
@@ -107,6 +107,8 @@ struct SDDMMTile {
                ? stages * getStageBytes(shape)
                : BarrierPipeline::getSharedBytes(stages, getStageBytes(shape));
   }
+
+  std::string describe() const;
 
 private:
   /// Of a window: what its lines and positions are expected to be.

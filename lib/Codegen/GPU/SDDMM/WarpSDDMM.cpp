@@ -23,7 +23,6 @@
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -53,13 +52,6 @@ std::optional<PatternPlan> WarpSDDMM::getPlan() {
   };
   return PatternPlan{op, op.getPattern(), View::Rows,
                      windows.getTypes(op->getContext()), emit};
-}
-
-std::string WarpSDDMM::describeTile() const {
-  return llvm::formatv(
-      "a window of {0}x{1} blocks, clusters of {2}, {3} tokens "
-      "a stage, {4} stages",
-      tile.lines, tile.slabs, tile.shares, tile.tokens, tile.stages);
 }
 
 SmallVector<MemRefType> WarpSDDMM::getScratch() {
@@ -159,7 +151,7 @@ void WarpSDDMMEmitter::copyRows(Value stage, const CopiedTokens &tokens,
   Value to = b.at(b.add(stage, copiedTo));
   copied.forPasses(b, count, [&](int64_t pass) {
     Value row = b.add(copied.row, pass);
-    // Of rows beyond the last, which no block has, any will do.
+    // Rows beyond the last are clamped: no block uses them.
     if (windows.numLines % tile.lines) {
       Value last = b.constant(numRows - 1);
       row = b.sub(b.min(b.add(b.mul(group, count), row), last),

@@ -25,7 +25,7 @@ public:
   /// The memory for the sums of thread blocks, each of which has steps of
   /// several windows: `[grid, windows, blocks, sums of a lane / 4, lanes, 4]`.
   SmallVector<MemRefType> getScratch() override;
-  std::string describeTile() const override;
+  std::string describeTile() const override { return tile.describe(); }
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
   /// The stored blocks; without tokens, of which there could be sums.

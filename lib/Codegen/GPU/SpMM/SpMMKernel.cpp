@@ -3,9 +3,10 @@
 // The kernel of bsr.spmm, whatever multiplies and copies: a thread block owns
 // lines of output features, and tokens, and goes through the plan of its group
 // of lines. What it copies and multiplies on the way is its mainloop's
-// (SpMMMainloop); what sums begin with, and what becomes of them, is here.
+// (SpMMMainloop); what sums begin with, and their epilogue, is here.
 
 #include "SpMMKernel.h"
+#include "SplitK.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -16,6 +17,8 @@ std::optional<PatternPlan> SpMMKernel::getPlan() {
   auto emit = [plan = plan](OpBuilder &b, Location loc, const PatternView &view,
                             ValueRange arrays) {
     plan.emit(b, loc, view, arrays);
+    if (plan.numSlices)
+      SplitK(plan, arrays).emit(b, loc);
   };
   return PatternPlan{op, op.getPattern(), *op.getLineView(),
                      plan.getTypes(op->getContext()), emit};

@@ -71,8 +71,8 @@ private:
   /// in f32: the bias, or zero if there is none, or in a slice.
   Value loadStart(BlockBuilder &b, const KernelBody &kernel,
                   const ChunkRange &range, Value output);
-  /// Emits what becomes of the sums of a thread, in block `rank` of those that
-  /// share a group: `finish` for a whole one.
+  /// Emits `finish` for the sums of a thread, or stores them for another launch
+  /// that adds them: block `rank` of those that share a group.
   void finish(BlockBuilder &b, const ChunkRange &range, ValueRange memory,
               Value rank, ValueRange sums,
               llvm::function_ref<void(ValueRange)> finish);

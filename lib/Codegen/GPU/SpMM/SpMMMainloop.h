@@ -39,9 +39,9 @@ struct SpMMContext {
 /// The mainloop of a thread block through the chunks of its group of lines: a
 /// stage of shared memory holds the activations of a chunk and its blocks,
 /// while copies for the next stages are under way. Classes that derive from it
-/// say who copies what, and what is multiplied. A warp has the sums of several
-/// accumulators, each of which is what a multiplier adds to, and all of the
-/// same tokens.
+/// say which threads copy what, and what multiplies. A warp has the sums of
+/// several accumulators, each of which is what a multiplier adds to, and all of
+/// the same tokens.
 class SpMMMainloop {
 public:
   virtual ~SpMMMainloop() = default;

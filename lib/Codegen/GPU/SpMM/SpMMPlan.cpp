@@ -3,7 +3,6 @@
 // In which order a thread block goes through the blocks of several lines.
 
 #include "SpMMPlan.h"
-#include "SplitK.h"
 #include "bsr/Codegen/GPU/Core/PlanMaker.h"
 #include <cmath>
 
@@ -45,8 +44,8 @@ SmallVector<MemRefType> SpMMPlan::getTypes(MLIRContext *context) const {
     types.erase(types.begin() + 2);
   if (numSlices)
     types.append({MemRefType::get(groups, i32),
-                  MemRefType::get({groups + numSlices, SplitK::fields}, i32),
-                  MemRefType::get({groups, SplitK::fields}, i32)});
+                  MemRefType::get({groups + numSlices, itemFields}, i32),
+                  MemRefType::get({groups, itemFields}, i32)});
   return types;
 }
 
@@ -82,6 +81,14 @@ void SpMMPlan::cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio,
     numSlices = count;
 }
 
+/// Row `number` of one of the arrays of items.
+static SmallVector<Value> loadItem(BlockBuilder &b, Value array, Value number) {
+  constexpr int64_t fields = SpMMPlan::itemFields;
+  Value row =
+      b.at(b.getPointer(array), b.mul(number, fields), b.b.getI32Type());
+  return b.loadIntegers(row, fields);
+}
+
 std::pair<ChunkRange, Value> SpMMPlan::getItem(BlockBuilder &b, Value number,
                                                ValueRange arrays) const {
   ChunkRange range;
@@ -92,8 +99,7 @@ std::pair<ChunkRange, Value> SpMMPlan::getItem(BlockBuilder &b, Value number,
                        b.b.getI32Type());
     return {range, Value()};
   }
-  SmallVector<Value> row =
-      SplitK::loadRow(b, arrays[getNumChunkArrays() + 1], number);
+  SmallVector<Value> row = loadItem(b, arrays[getNumChunkArrays() + 1], number);
   range.group = row[0];
   range.first = row[1];
   range.end = row[2];
@@ -104,8 +110,7 @@ std::pair<ChunkRange, Value> SpMMPlan::getItem(BlockBuilder &b, Value number,
 
 std::pair<ChunkRange, Value> SpMMPlan::getSum(BlockBuilder &b, Value number,
                                               ValueRange arrays) const {
-  SmallVector<Value> row =
-      SplitK::loadRow(b, arrays[getNumChunkArrays() + 2], number);
+  SmallVector<Value> row = loadItem(b, arrays[getNumChunkArrays() + 2], number);
   ChunkRange range;
   range.group = range.whole = number;
   range.first = range.end = b.constant(0);
@@ -329,6 +334,4 @@ void SpMMPlan::emit(OpBuilder &b, Location loc, const PatternView &view,
                        getSharedBytes(), [&](BlockBuilder &block) {
                          SpMMPlanner(*this, block, view, arrays).emit();
                        });
-  if (numSlices)
-    SplitK(*this, arrays).emit(b, loc);
 }

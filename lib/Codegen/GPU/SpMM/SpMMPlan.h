@@ -88,8 +88,10 @@ struct SpMMPlan {
   /// apart; slots, `[groups, chunks, blocks, members]`, those that a chunk
   /// lacks are -1, or, by line, `slots`, one more than the last; members are in
   /// the order of lines, and then of positions. If groups may be cut, also what
-  /// each has to do, `[groups]`, and what SplitK writes, `[groups + slices, 4]`
-  /// and `[groups, 4]`.
+  /// each has to do, `[groups]`, and what SplitK writes, in rows of
+  /// `itemFields`: for each group and then each slice the group, the first
+  /// chunk, the end and 1, or zeros if it has nothing to do, `[groups + slices,
+  /// 4]`; for each group its first slice and how many it has, `[groups, 4]`.
   SmallVector<MemRefType> getTypes(MLIRContext *context) const;
   int64_t getNumArrays() const {
     return getNumChunkArrays() + (numSlices ? 3 : 0);
@@ -111,7 +113,8 @@ struct SpMMPlan {
   std::pair<ChunkRange, Value> getSum(BlockBuilder &b, Value number,
                                       ValueRange arrays) const;
 
-  /// Emits the launches that fill `arrays` from the blocks of `view`.
+  /// Emits the launch that fills `arrays` from the blocks of `view`, but for
+  /// what SplitK writes.
   void emit(OpBuilder &b, Location loc, const PatternView &view,
             ValueRange arrays) const;
 
@@ -126,6 +129,8 @@ struct SpMMPlan {
 
   /// The most slabs of a chunk.
   static constexpr int64_t slabBits = 16;
+  /// Integers of a row of what SplitK writes.
+  static constexpr int64_t itemFields = 4;
 
 private:
   /// What the launch that makes the plan shares.

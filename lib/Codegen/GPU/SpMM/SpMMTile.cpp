@@ -331,7 +331,7 @@ static bool setStages(SpMMTile &tile, const SpMMShape &shape,
       continue;
     tile.slabs =
         std::clamp<int64_t>(features / shape.inBlock, 1, SpMMPlan::slabBits);
-    // Those who share activations copy as much of them.
+    // Thread blocks that share activations copy equal parts of them.
     if (tile.slabs * tile.tokens / StageLayout::boxTokens % tile.getShares())
       continue;
     double expected =
@@ -385,7 +385,8 @@ static std::optional<SpMMTile> getTile(const SpMMShape &shape, const Chip &chip,
 std::optional<SpMMTile> SpMMTile::choose(const SpMMShape &shape,
                                          const Chip &chip, int64_t outputs,
                                          int64_t tokens, int64_t shareOutputs) {
-  TileSearch<SpMMTile> search(chip);
+  TileSearch<SpMMTile> search(
+      chip, [&](const SpMMTile &tile) { return tile.describe(shape); });
   int64_t most = llvm::PowerOf2Ceil(shape.activations.tokens);
   // Tensor copies bring blocks as they are, and their rows of 32 bytes or more.
   bool areBoxes = chip.wgmmaRate != 0 && shape.isOnTensorCores &&

@@ -4,7 +4,6 @@
 // one warp decides, whose lanes have neighbouring groups.
 
 #include "SplitK.h"
-#include "SpMMPlan.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -14,12 +13,6 @@ using namespace mlir::bsr::gpu;
 SplitK::SplitK(const SpMMPlan &plan, ValueRange arrays)
     : plan(plan), numChunks(arrays.front()), costs(arrays.drop_back(2).back()),
       items(arrays.drop_back().back()), groups(arrays.back()) {}
-
-SmallVector<Value> SplitK::loadRow(BlockBuilder &b, Value array, Value number) {
-  Value row =
-      b.at(b.getPointer(array), b.mul(number, fields), b.b.getI32Type());
-  return b.loadIntegers(row, fields);
-}
 
 namespace mlir::bsr::gpu {
 /// What a lane does.
@@ -199,7 +192,7 @@ private:
     b.loop(b.add(all, b.lane), b.constant(plan.numSlices),
            BlockBuilder::warpThreads, {}, [&](Value slice, ValueRange) {
              writeRow(arrays.items, b.add(slice, plan.getNumGroups()),
-                      SmallVector<Value>(SplitK::fields, b.constant(0)));
+                      SmallVector<Value>(SpMMPlan::itemFields, b.constant(0)));
              return SmallVector<Value>();
            });
   }

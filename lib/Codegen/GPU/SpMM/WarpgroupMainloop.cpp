@@ -214,9 +214,9 @@ void WarpgroupMainloop::consume(const Multiplier &multiplier, Begin begin,
 void WarpgroupMainloop::run(const Multiplier &multiplier, Begin begin,
                             Finish finish) {
   int64_t consumers = WarpgroupTile::warpgroups * warpgroupThreads;
-  // All of the cluster say when they have read a stage, not only those that are
-  // copied to: who is copied nothing to might else say so of the next one
-  // before others have of this one.
+  // All thread blocks of the cluster release a stage that they have read, not
+  // only those that receive copies: a block that receives none could otherwise
+  // release the next stage before the others release this one.
   ring.split(
       consumers, b.equal(b.thread, b.constant(consumers)),
       [&] { consume(multiplier, begin, finish); }, [&] { produce(); });

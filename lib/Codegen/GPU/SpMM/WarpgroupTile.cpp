@@ -127,7 +127,8 @@ WarpgroupTile::choose(const SpMMShape &shape, const Chip &chip, int64_t outputs,
   if (chip.wgmmaRate == 0 || shape.getPackedBlocks() != 1 ||
       shape.inBlock % warpgroupDepth)
     return std::nullopt;
-  TileSearch<WarpgroupTile> search(chip);
+  TileSearch<WarpgroupTile> search(
+      chip, [&](const WarpgroupTile &tile) { return tile.describe(shape); });
   auto consider = [&](const WarpgroupTile &sizes) {
     auto tile = complete(sizes, shape, chip);
     // A few lines beyond the last are computed for nothing, no whole thread

@@ -14,8 +14,8 @@
 namespace mlir::bsr::gpu {
 
 /// What a thread block computes at a time, what its warpgroups do of it,
-/// and who shares copies. A unit is of 64 outputs: one line, or several side by
-/// side, whose absent blocks are zero where one of them is present.
+/// and which blocks share copies. A unit is of 64 outputs: one line, or several
+/// side by side, whose absent blocks are zero where one of them is present.
 struct WarpgroupTile {
   static constexpr int64_t warpgroups = 2;
   /// Those of the warpgroups, and the warp that copies.

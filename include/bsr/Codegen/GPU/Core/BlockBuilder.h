@@ -114,8 +114,8 @@ public:
   /// Waits for all threads of the block.
   void barrier();
   /// A thread has `count` registers from here on, more or fewer than before:
-  /// a multiple of 8 from 24 to 256. All of a warpgroup say so; more are there
-  /// when others have given theirs (`sm_90a`).
+  /// a multiple of 8 from 24 to 256. All of a warpgroup ask for it, and wait
+  /// until others have released as many (`sm_90a`).
   void setRegisters(int64_t count, bool isMore);
   /// Copies 4, 8 or 16 bytes to shared memory: `size` of them, and then zeros;
   /// all where it is null.

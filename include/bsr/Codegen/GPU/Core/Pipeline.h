@@ -15,7 +15,7 @@ struct StepRange {
   Value low, high;
 };
 
-/// Loads what a step is told, such as which block it copies: an iteration
+/// Loads what a step depends on, such as which block it copies: an iteration
 /// earlier, so that nothing waits for it. Steps may be beyond the last one.
 using LoadStep = llvm::function_ref<SmallVector<Value>(Value step)>;
 
@@ -127,7 +127,7 @@ private:
   Value getEmpty(Stage stage);
   Stage getNext(Stage stage);
   void waitForAll();
-  /// The warp has read `stage`: says so to those who copy to it.
+  /// Releases `stage`, which the warp has read, to the blocks that copy to it.
   void release(Stage stage);
   /// Calls `body` for all steps, each with its stage and what was loaded for
   /// it.

@@ -7,7 +7,10 @@
 #define BSR_CODEGEN_GPU_CORE_TILESEARCH_H
 
 #include "bsr/Codegen/GPU/Core/Model.h"
+#include "llvm/Support/Debug.h"
+#include "llvm/Support/Format.h"
 #include <cmath>
+#include <functional>
 #include <tuple>
 
 namespace mlir::bsr::gpu {
@@ -23,11 +26,15 @@ inline double getUnion(double density, double lines) {
 }
 
 /// Goes through the tiles of a product that fit, and keeps the one of which the
-/// model has that it takes least time; of equal ones, the first.
+/// model has that it takes least time; of equal ones, the first. Each is
+/// printed with its time by `--debug-only=bsr-tiles`.
 template <typename Tile>
 class TileSearch {
 public:
-  explicit TileSearch(const Chip &chip) : chip(chip) {}
+  using Describe = std::function<std::string(const Tile &)>;
+
+  TileSearch(const Chip &chip, Describe describe)
+      : chip(chip), describe(std::move(describe)) {}
 
   /// A tile lacks something for which others are preferred, however long they
   /// take: a bit each, the most important one highest. `factor` is that of its
@@ -43,7 +50,14 @@ public:
     std::tuple cost(reservations.lacks,
                     getSeconds(launches, chip) * reservations.factor,
                     reservations.effort);
-    if (best && least <= cost)
+    bool isBest = !best || cost < least;
+    DEBUG_WITH_TYPE("bsr-tiles",
+                    llvm::dbgs()
+                        << "[bsr-tiles] " << describe(tile) << ": lacks "
+                        << reservations.lacks
+                        << llvm::format(", %.2f us", std::get<1>(cost) * 1e6)
+                        << (isBest ? ", the best so far\n" : "\n"));
+    if (!isBest)
       return;
     best = tile;
     least = cost;
@@ -58,6 +72,7 @@ public:
 
 private:
   const Chip &chip;
+  Describe describe;
   /// What `best` lacks, its time and effort.
   std::tuple<unsigned, double, double> least;
 };
