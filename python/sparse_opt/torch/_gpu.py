@@ -41,7 +41,8 @@ def place_of(tensor: Tensor) -> Place:
 
 def is_captured() -> bool:
     """Returns whether a graph records the current stream of the current GPU."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    cuda: Any = torch.cuda  # which has no types for all of it
+    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 
 
 def allocate(like: Tensor, bytes: int) -> tuple[int, Any]:

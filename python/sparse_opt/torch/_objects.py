@@ -110,6 +110,9 @@ class Objects:
       model: whose parameters and buffers the step may have.
       optimizers: whose state it may have.
       store: copies what a step has into all of them.
+
+    Attributes:
+      hooks: of the optimizers, which `remove` takes away.
     """
 
     def __init__(
@@ -124,14 +127,14 @@ class Objects:
         self._is_refused = False
         self._waiting: list[tuple[torch.Tensor, type]] = []
         self._places: list[_Place] = []
-        self._hooks: list[Any] = []
+        self.hooks: list[Any] = []
         self._seen: dict[str, tuple[torch.Tensor, int, int]] = {}
         self._were_plain, self._runs, self._is_loaded = True, 0, False
         for optimizer in optimizers.parts:
             register: Any = optimizer.register_state_dict_pre_hook
-            self._hooks.append(register(functools.partial(_asked, weakref.ref(self))))
+            self.hooks.append(register(functools.partial(_asked, weakref.ref(self))))
             register = optimizer.register_load_state_dict_post_hook
-            self._hooks.append(register(functools.partial(_loaded, weakref.ref(self))))
+            self.hooks.append(register(functools.partial(_loaded, weakref.ref(self))))
         _ALL.add(self)
 
     def begin(self) -> None:
@@ -244,12 +247,6 @@ class Objects:
         self._waiting, self._places, self._step = [], [], None
         _OF_NOW.discard(self)
 
-    def close(self) -> None:
-        """Leaves nothing of the step's."""
-        self.end()
-        for hook in self._hooks:
-            hook.remove()
-
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Lets the package itself look at, and write, the tensors as they are."""
@@ -306,6 +303,12 @@ def _filled(places: Sequence[_Place]) -> Iterator[None]:
 _ALL: weakref.WeakSet[Objects] = weakref.WeakSet()
 # Those with tensors that wait. A step that nobody has any more lives on by its tensors.
 _OF_NOW: weakref.WeakSet[Objects] = weakref.WeakSet()
+
+
+def remove(hooks: Sequence[Any]) -> None:
+    """Leaves nothing of a step's on optimizers."""
+    for hook in hooks:
+        hook.remove()
 
 
 def _asked(objects: weakref.ref[Objects], *_: Any) -> None:

@@ -78,7 +78,7 @@ class TorchProgram:
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
         self._objects = _objects.Objects(model, optimizers, self.store)
-        weakref.finalize(self, self._objects.close)
+        weakref.finalize(self, _objects.remove, self._objects.hooks)
         self._eager: _eager.Eager | None = None
         if train_step is not None:
             self._eager = _eager.Eager(
@@ -226,7 +226,7 @@ class TorchProgram:
             export = self._export(batch)
         assert isinstance(export.program, TorchProgram)
         # Steps of all shapes have the same weights.
-        export.program._objects.close()
+        _objects.remove(export.program._objects.hooks)
         export.program._objects = self._objects
         return export
 

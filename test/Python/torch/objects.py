@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import torch
@@ -246,7 +247,17 @@ expected = step.read("0.weight")
 del step
 gc.collect()
 print("left", near(model[0].weight.detach(), expected))
+model = network()
+step = compiled(model)
+step(x)
+gone = [weakref.ref(model[0].weight), weakref.ref(step)]
+print("waited", waits(model))
+del model, step
+gc.collect()
+print("gone", all(r() is None for r in gone))
 # CHECK: left True
+# CHECK-NEXT: waited True
+# CHECK-NEXT: gone True
 
 # Of two steps of one model the last one that ran is seen, and neither takes the other's for a write.
 
