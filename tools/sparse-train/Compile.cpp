@@ -98,7 +98,7 @@ static bool saysHowToCompile(std::string_view option) {
       "wgmma-rate",    "l2-bandwidth",   "memory-bandwidth", "launch-time",
       "overlap",       "attention-keys", "score-norm",       "shard-state",
       "stages",        "stage",          "memory",           "micro-batches",
-      "schedule",      "max-operations", "block-ramp"};
+      "schedule",      "max-operations", "block-ramp",       "debug-only"};
   static const std::set<std::string_view> flags = {
       "print-report",   "cubin",
       "assemble",       "drop-updates",

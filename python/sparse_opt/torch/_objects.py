@@ -177,20 +177,28 @@ class Objects:
         return names
 
     def wait(self, step: Any) -> None:
-        """Notes that `step` has other values than the tensors."""
+        """Notes that `step` has other values than the tensors, which then wait for them, but
+        for those of other types than PyTorch's own: these bring all of them now."""
         if self._waiting and self._step is step:
             return
+        if not self._begin_to_wait(step):
+            self.bring()
+
+    def _begin_to_wait(self, step: Any) -> bool:
+        """Returns whether all tensors do."""
         self.end()
         self._step, self._is_refused = step, False
+        all_wait = True
         with plain():
             for _, tensor in self._tensors():
-                own = type(tensor)
                 if isinstance(tensor, Waiting):  # for a step of another export
                     tensor._owner.end()
-                    own = type(tensor)
-                if (waiting := self._class_of(own)) is not None:
-                    tensor.__class__ = waiting
-                    self._waiting.append((tensor, own))
+                own = type(tensor)
+                if own not in (torch.nn.Parameter, torch.Tensor):
+                    all_wait = False
+                    continue
+                tensor.__class__ = self._class_of(own)
+                self._waiting.append((tensor, own))
         self._places = [
             (held, name, tensor)
             for module in self._model.modules()
@@ -198,6 +206,7 @@ class Objects:
             for name, tensor in held.items()
         ]
         _OF_NOW.add(self)
+        return all_wait
 
     def bring(self) -> None:
         """Copies what the step has into the tensors, if they wait for it. Warns if the
@@ -222,7 +231,7 @@ class Objects:
                     f"the model has the weights of before the compiled step: {error}",
                     stacklevel=_source.user_level(),
                 )
-                self.wait(step)
+                self._begin_to_wait(step)
                 self._is_refused = True  # until the next run
 
     def stored(self) -> None:
@@ -270,9 +279,7 @@ class Objects:
                 if isinstance(value, torch.Tensor) and id(p) in names:
                     yield f"optimizer.{names[id(p)]}.{key}", value
 
-    def _class_of(self, own: type) -> type | None:
-        if own not in (torch.nn.Parameter, torch.Tensor):
-            return None
+    def _class_of(self, own: type) -> type:
         if own not in self._classes:
             self._classes[own] = type(own.__name__, (Waiting, own), {"_owner": self})
         return self._classes[own]
