@@ -39,24 +39,6 @@ class Use:
         self._lock.release()
 
 
-def changing(method: F) -> F:
-    """As `exclusive`, a method that changes what a step has: what was written into the
-    program's own objects comes first, and these are old behind it."""
-
-    @functools.wraps(method)
-    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._use:
-            if not self._is_made:
-                return method(self, *args, **kwargs)
-            self._take_changes()
-            try:
-                return method(self, *args, **kwargs)
-            finally:
-                self._program.outdated(self)
-
-    return cast(F, guarded)
-
-
 def exclusive(method: F) -> F:
     """Lets one thread at a time into a method of something with a `_use`."""
 

@@ -28,7 +28,7 @@ from sparse_opt import (
 from sparse_opt._check import Call, Check, Rerun
 from sparse_opt._description import Buffer, Counters
 from sparse_opt._errors import StepError
-from sparse_opt._exclusive import changing, exclusive
+from sparse_opt._exclusive import exclusive
 from sparse_opt._evaluation import Evaluation
 from sparse_opt._marks import Marks
 from sparse_opt._method import Method
@@ -225,7 +225,6 @@ class Step(Values):
             self._take_first(self._ranks)
         if check and program is not None:
             self._begin_checks(check)
-        self._is_made = True
 
     def __repr__(self) -> str:
         name = self._step.name
@@ -244,7 +243,7 @@ class Step(Values):
             " export loads it"
         )
 
-    @changing
+    @exclusive
     def __call__(
         self,
         *batch: Any,
@@ -461,7 +460,7 @@ class Step(Values):
             return evaluation
 
     @_given.options()
-    @changing
+    @exclusive
     def update_patterns(
         self,
         drop: float = 0.3,
@@ -529,10 +528,9 @@ class Step(Values):
         dense, with zeros where no block is stored; those of block-sparse layers are
         their blocks, with their patterns.
         """
-        self._take_changes()
         return self._program.state(self)
 
-    @changing
+    @exclusive
     def load_state_dict(self, state: Any) -> None:
         """Takes what `state_dict` returns.
 
@@ -555,12 +553,11 @@ class Step(Values):
 
     @exclusive
     def store(self) -> None:
-        """Copies weights and optimizer state into the program's own objects, now.
+        """Copies weights and optimizer state into the program's own objects.
 
-        Those of PyTorch go on, or are saved, as if they had been trained themselves. They
-        get what the step has by themselves, too, when an operation looks at them.
+        Those of PyTorch, which then go on, or are saved, as if they had been
+        trained themselves.
         """
-        self._take_changes()
         self._program.store(self)
 
     @exclusive
@@ -569,7 +566,6 @@ class Step(Values):
 
         Several processes call it together, and the first one writes.
         """
-        self._take_changes()
         if self._ranks:
             self._require_same_state(self._ranks)
             if self._ranks.rank > 0 and not self._step.sharded:
@@ -579,7 +575,7 @@ class Step(Values):
         if self._ranks:
             self._ranks.require_same({})
 
-    @changing
+    @exclusive
     def load(self, path: str | os.PathLike[str]) -> str:
         """Reads a checkpoint, and returns its metadata.
 

@@ -16,7 +16,7 @@ import numpy as np
 from sparse_opt import _blocks, _description, _runtime, _source
 from sparse_opt._description import Blocks, Buffer, Origin, Pattern
 from sparse_opt._errors import StepError
-from sparse_opt._exclusive import Use, changing, exclusive
+from sparse_opt._exclusive import Use, exclusive
 from sparse_opt._program import Array, Program
 from sparse_opt._ranks import Ranks
 from sparse_opt._snapshot import Snapshot
@@ -34,7 +34,6 @@ class Values:
     ) -> None:
         self._step, self._session, self._ranks = step, session, ranks
         self._use = Use()
-        self._is_made = False  # until the step has its first values
         self.buffers: Mapping[str, Buffer] = {
             b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
         }
@@ -59,19 +58,12 @@ class Values:
         """Returns which blocks of the weight `name` are stored, and where."""
         return self._session.blocks(self._pattern(name))
 
-    @changing
+    @exclusive
     def set_blocks(
         self, name: str, row_ptr: Array, col_idx: Array, slot: Array | None = None
     ) -> None:
         """Makes these blocks of the weight `name` the stored ones."""
         self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
-
-    def _take_changes(self) -> None:
-        """Takes what was written into the program's own objects; patterns stay, but those
-        of layers."""
-        values, patterns = self._program.changes()
-        if values:
-            self._write_all(values.items(), patterns)
 
     @exclusive
     def read(self, name: str) -> Array:
@@ -123,7 +115,7 @@ class Values:
         shape = (pattern.rows, pattern.cols)
         return bsr_array((data, blocks.col_idx, blocks.row_ptr), shape)
 
-    @changing
+    @exclusive
     def take_scipy_bsr(self, name: str, matrix: Any) -> None:
         """Makes the blocks of a `scipy.sparse.bsr_array` the stored ones of a weight, with
         their values; what the optimizer keeps of a block that stays goes with it.
@@ -156,7 +148,7 @@ class Values:
         """Returns what keeps arrays as they are now, from when they are asked for."""
         return Snapshot(self)
 
-    @changing
+    @exclusive
     def write(self, name: str, value: Array) -> None:
         """Writes a dense array; what lies in no stored block is dropped.
 
@@ -240,7 +232,7 @@ class Values:
                 " of which it has a share: save() writes all of it"
             )
 
-    @changing
+    @exclusive
     def write_weight(
         self, name: str, value: Array, pattern: Literal["largest", "keep"]
     ) -> None:
@@ -341,7 +333,7 @@ class Values:
             state[f"{name}.bsr.values"] = self.arrays[name][blocks.slot]
         return state
 
-    @changing
+    @exclusive
     def load_native_state(self, state: Mapping[str, Array]) -> None:
         """Takes what `native_state` returns, patterns too, all or none."""
         patterns, arrays = self._check_native_state(state)
