@@ -16,6 +16,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Attention/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/SetVector.h"
@@ -73,16 +74,6 @@ combine(OpBuilder &b, const AttentionMatch &match,
   return {op.getResult(0), llvm::to_vector(llvm::seq<int64_t>(0, rank))};
 }
 
-/// `value` as a number of type `type`.
-static Value convert(OpBuilder &b, Location loc, Value value, Type type) {
-  if (value.getType() == type)
-    return value;
-  unsigned width = value.getType().getIntOrFloatBitWidth();
-  if (width < type.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(b, loc, type, value);
-  return arith::TruncFOp::create(b, loc, type, value);
-}
-
 /// The sum of the biases of `match`, or null.
 static LabelledTensor getBias(OpBuilder &b, const AttentionMatch &match) {
   if (match.biases.size() < 2)
@@ -93,7 +84,8 @@ static LabelledTensor getBias(OpBuilder &b, const AttentionMatch &match) {
       [&](OpBuilder &b, Location loc, ValueRange values) {
         Value sum;
         for (Value value : values) {
-          value = convert(b, loc, value, type);
+          value = convertScalarToDtype(b, loc, value, type,
+                                       /*isUnsignedCast=*/false);
           sum = sum ? arith::AddFOp::create(b, loc, sum, value).getResult()
                     : value;
         }
@@ -145,8 +137,10 @@ static LabelledTensor getFactor(OpBuilder &b, const AttentionMatch &match) {
         Value product = constant(factor.number);
         size_t numTensors = factor.tensors.size();
         for (Value value : values.take_front(numTensors))
-          product = arith::MulFOp::create(b, loc, product,
-                                          convert(b, loc, value, type));
+          product = arith::MulFOp::create(
+              b, loc, product,
+              convertScalarToDtype(b, loc, value, type,
+                                   /*isUnsignedCast=*/false));
         for (auto [mask, value] :
              llvm::zip_equal(factor.masks, values.drop_front(numTensors))) {
           Value zero = constant(0);

@@ -10,6 +10,7 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -97,20 +98,6 @@ void BlockNumbers::visit(Entry entry, llvm::SetVector<Entry> &inputs,
           inputs, seen);
 }
 
-/// `value`, a float, as a number of `type`, or the other way round.
-static Value convert(OpBuilder &b, Location loc, Value value, Type type) {
-  Type from = value.getType();
-  if (from == type)
-    return value;
-  if (isa<IntegerType>(type))
-    return arith::FPToSIOp::create(b, loc, type, value);
-  if (isa<IntegerType>(from))
-    return arith::SIToFPOp::create(b, loc, type, value);
-  if (from.getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
-    return arith::ExtFOp::create(b, loc, type, value);
-  return arith::TruncFOp::create(b, loc, type, value);
-}
-
 /// Computes `entry` of what is `known`.
 Value BlockNumbers::build(OpBuilder &b, Location loc, Entry entry,
                           DenseMap<Entry, Value> &known) {
@@ -166,12 +153,15 @@ Value BlockNumbers::compute(OpBuilder &b, Location loc, Value number,
       [&](OpBuilder &inner, Location, ValueRange entries) {
         DenseMap<Entry, Value> known;
         for (auto [input, value] : llvm::zip_first(inputs, entries.drop_back()))
-          known[input] =
-              convert(inner, loc, value,
-                      getElementTypeOrSelf(input.getPointer().getType()));
+          known[input] = convertScalarToDtype(
+              inner, loc, value,
+              getElementTypeOrSelf(input.getPointer().getType()),
+              /*isUnsignedCast=*/false);
         Value result = build(inner, loc, entry, known);
         linalg::YieldOp::create(inner, loc,
-                                convert(inner, loc, result, element));
+                                convertScalarToDtype(inner, loc, result,
+                                                     element,
+                                                     /*isUnsignedCast=*/false));
       });
   return op.getResult(0);
 }

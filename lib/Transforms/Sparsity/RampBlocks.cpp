@@ -8,6 +8,7 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
@@ -125,14 +126,9 @@ void RampBlocks::ramp(func::FuncOp step, BlockArgument weight, Value next) {
   auto type = cast<RankedTensorType>(next.getType());
   Type element = type.getElementType();
   Type wide = element.isF64() ? element : b.getF32Type();
-  auto resize = [loc](OpBuilder &inner, Value value, Type to) -> Value {
-    unsigned from = value.getType().getIntOrFloatBitWidth(),
-             bits = to.getIntOrFloatBitWidth();
-    if (from == bits)
-      return value;
-    if (from < bits)
-      return arith::ExtFOp::create(inner, loc, to, value);
-    return arith::TruncFOp::create(inner, loc, to, value);
+  auto resize = [loc](OpBuilder &inner, Value value, Type to) {
+    return convertScalarToDtype(inner, loc, value, to,
+                                /*isUnsignedCast=*/false);
   };
   auto ramped = createElementWise(
       b, loc, type, {weight, next, aged.getResult(0)},
