@@ -366,7 +366,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
 }
 
 namespace {
-struct EmbedManifest : mlir::bsr::impl::BSREmbedManifestBase<EmbedManifest> {
+struct EmbedManifest : bsr::impl::BSREmbedManifestBase<EmbedManifest> {
   using Base::Base;
 
   void runOnOperation() override {

@@ -13,7 +13,7 @@ namespace mlir::bsr {
 using namespace mlir;
 
 namespace {
-struct VerifyModule : mlir::bsr::impl::BSRVerifyModuleBase<VerifyModule> {
+struct VerifyModule : bsr::impl::BSRVerifyModuleBase<VerifyModule> {
   using Base::Base;
 
   void runOnOperation() override {

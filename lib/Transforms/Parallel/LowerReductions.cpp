@@ -153,8 +153,7 @@ void Lowering::lower(StartReduceOp op) {
 }
 
 namespace {
-struct LowerReductions
-    : mlir::bsr::impl::BSRLowerReductionsBase<LowerReductions> {
+struct LowerReductions : bsr::impl::BSRLowerReductionsBase<LowerReductions> {
   using Base::Base;
 
   void runOnOperation() override {

@@ -33,7 +33,7 @@ static void lower(OpBuilder &b, Operation *op, Value buffer, int64_t rank,
 }
 
 namespace {
-struct LowerTransfers : mlir::bsr::impl::BSRLowerTransfersBase<LowerTransfers> {
+struct LowerTransfers : bsr::impl::BSRLowerTransfersBase<LowerTransfers> {
   using Base::Base;
 
   void runOnOperation() override {
