@@ -72,7 +72,7 @@ train() { # name density steps-between-updates
   "$bin/sparse-train" --config examples/bert.yaml --overwrite \
     --set step="$step" --set tokens="$tokens" \
     --set run="$output/$1" --set steps="$steps" --set rate.peak="$rate" \
-    --set rate.warmup=$((steps / 10)) --set rate.sparsity_rule=true --set sparsity.every="$3" \
+    --set rate.warmup=$((steps / 10)) --set rate.sparsity_rule=dietrich --set sparsity.every="$3" \
     --set held_out.every=$((steps / 4 + 1)) \
     --set compile.cache="$output/compiled" \
     --set "compile.options=['--mark=match=layers\..*_w\$ block=$block density=$2']"

@@ -91,7 +91,7 @@ train() { # name density method steps-between-updates
   "$tools/sparse-train" --config examples/llama.yaml --overwrite \
     --set step="$step" --set tokens="$tokens" \
     --set run="$output/$1" --set steps="$steps" --set rate.peak="$rate" \
-    --set rate.warmup=$((steps / 10)) --set rate.sparsity_rule=true \
+    --set rate.warmup=$((steps / 10)) --set rate.sparsity_rule=dietrich \
     --set sparsity.method="$3" --set sparsity.every="$4" \
     --set held_out.every=$((steps / 4 + 1)) \
     --set compile.cache="$output/compiled" \

@@ -75,9 +75,12 @@ static const std::vector<ConfigKey> &keys() {
        &Config::rateDecay,
        "how the rate falls to zero afterwards",
        {0, 0, {"linear", "cosine", "constant"}}},
-      {"rate.sparsity_rule", &Config::rateSparsityRule,
-       "multiply the rate, that of a dense model, by "
-       "exp(1.969 s^2 + 0.2905 s) at the sparsity s of the patterns"},
+      {"rate.sparsity_rule",
+       &Config::rateSparsityRule,
+       "what the rate, that of a dense model, is multiplied by at the sparsity "
+       "s of the patterns: dietrich, exp(1.969 s^2 + 0.2905 s); inverse, "
+       "1 / (1 - s)",
+       {0, 0, {"none", "dietrich", "inverse"}}},
       {"masking.fraction", &Config::maskingFraction,
        "share of the tokens to predict", share},
       {"masking.whole_words", &Config::maskingWholeWords,

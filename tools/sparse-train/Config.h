@@ -39,7 +39,7 @@ struct Config {
   double ratePeak = 1e-3;
   int64_t rateWarmup = 0;
   std::string rateDecay = "linear";
-  bool rateSparsityRule = false;
+  std::string rateSparsityRule = "none";
 
   double maskingFraction = 0.15;
   bool maskingWholeWords = false;

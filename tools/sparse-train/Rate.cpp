@@ -26,7 +26,9 @@ static double shareOfPeak(const Config &config, int64_t step) {
 double train::learningRate(const Config &config, int64_t step,
                            double sparsity) {
   double rate = config.ratePeak * shareOfPeak(config, step);
-  if (config.rateSparsityRule)
-    rate *= std::exp(1.969 * sparsity * sparsity + 0.2905 * sparsity);
+  if (config.rateSparsityRule == "dietrich")
+    return rate * std::exp(1.969 * sparsity * sparsity + 0.2905 * sparsity);
+  if (config.rateSparsityRule == "inverse")
+    return rate / (1 - sparsity);
   return rate;
 }

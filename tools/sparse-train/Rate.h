@@ -19,9 +19,13 @@ namespace sparse_opt::train {
 ///     (1 + cos(pi t)) / 2            cosine
 ///     1                              constant
 ///
-/// and with rate.sparsity_rule, for a rate.peak that is right for the dense
-/// model, times exp(1.969 s^2 + 0.2905 s) at sparsity s (Dietrich et al.,
-/// "Towards structured dynamic sparse pre-training of BERT", equation 3).
+/// and, for a rate.peak that is right for the dense model, at sparsity s times
+///
+///     exp(1.969 s^2 + 0.2905 s)      for rate.sparsity_rule: dietrich
+///     (Dietrich
+///                                    et al., "Towards structured dynamic
+///                                    sparse pre-training of BERT", equation 3)
+///     1 / (1 - s)                    inverse, one over the density
 double learningRate(const Config &config, int64_t step, double sparsity);
 
 } // namespace sparse_opt::train

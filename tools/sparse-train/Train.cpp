@@ -353,9 +353,9 @@ private:
   /// The share of the elements of weights with patterns that is not stored, if
   /// the rate depends on it.
   double sparsity() const {
-    return config.rateSparsityRule
-               ? 1 - storedShare(session, ranks, place, allWeights)
-               : 0;
+    return config.rateSparsityRule == "none"
+               ? 0
+               : 1 - storedShare(session, ranks, place, allWeights);
   }
 
   /// Runs the batches of training step `step`, the last one with `scores` of

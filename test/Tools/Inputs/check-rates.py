@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# check-rates.py RUN STEPS PEAK DECAY WARMUP SPARSITY: compares the rates of a run with
+# check-rates.py RUN STEPS PEAK DECAY WARMUP SPARSITY RULE: compares the rates of a run with
 # their formula.
 
 import json
 import math
 import sys
 
-run, steps, peak, decay, warmup, sparsity = sys.argv[1:]
+run, steps, peak, decay, warmup, sparsity, rule = sys.argv[1:]
 steps, peak, warmup, sparsity = int(steps), float(peak), int(warmup), float(sparsity)
-factor = math.exp(1.969 * sparsity**2 + 0.2905 * sparsity)
+RULES = {"none": 1, "dietrich": math.exp(1.969 * sparsity**2 + 0.2905 * sparsity), "inverse": 1 / (1 - sparsity)}
+factor = RULES[rule]
 DECAYS = {"linear": lambda t: 1 - t, "constant": lambda t: 1,
           "cosine": lambda t: math.cos(math.pi * t / 2) ** 2}
 
