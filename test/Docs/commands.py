@@ -273,6 +273,7 @@ COMMANDS = {
         "podman": Skip("an engine for containers; Install/container.test reads the steps, scripts/check-container takes them"),
         "cmake --preset release": Skip("a build of its own"),
         "cmake --install": Tested("Install/install.test"),
+        "sparse-compile step.mlir --target-triple": Tested("Tools/sparse-compile-aarch64.test"),
     },
     "docs/tools.md": {
         "sparse-opt --bsr-mark=": Run(),

@@ -26,7 +26,8 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
   CPUAttr base = own;
   if (!own) {
     VectorUnit vectors = getVectorUnit(machine);
-    CacheSizes caches = getCacheSizes(options.targetCpu == "host");
+    CacheSizes caches =
+        getCacheSizes(options.targetCpu == "host" && !isForeign(machine));
     base = CPUAttr::get(
         module.getContext(), vectors.bits, vectors.registers, caches.first,
         caches.second, vectors.hasBF16Dots ? PairDots::Native : PairDots::None);
@@ -48,7 +49,7 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
     return createStringError(
         "expected --target-cpu to be a processor with AVX512_BF16 for a step "
         "with bf16_dots = native, but got '" +
-        options.targetCpu + "'");
+        machine.getTargetCPU() + "'");
   return target;
 }
 
