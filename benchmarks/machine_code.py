@@ -136,7 +136,7 @@ def disassemble(path):
     kind = Instruction
     if "file format elf64-littleaarch64" in text:
         kind = ArmInstruction
-        text = subprocess.run([*command, "--mattr=+all"], capture_output=True, text=True, check=True).stdout
+        text = subprocess.run([*command, "--mattr=+v8.6a,+fullfp16,+sha3"], capture_output=True, text=True, check=True).stdout
     functions, current = {}, []
     for line in text.splitlines():
         if match := FUNCTION.match(line):

@@ -4,6 +4,7 @@
 
 #include "Codegen.h"
 #include "llvm-c/Target.h"
+#include "llvm/IR/IntrinsicsAArch64.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -91,7 +92,7 @@ bsr::createTargetMachine(const CommandLine &options) {
 bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
   const MCSubtargetInfo &info = *machine.getMCSubtargetInfo();
   if (machine.getTargetTriple().isAArch64()) // NEON
-    return {128, 32, false};
+    return {128, 32, info.checkFeatures("+bf16")};
   if (info.checkFeatures("+avx512f"))
     return {512, 32, info.checkFeatures("+avx512bf16,+avx512vl,+avx512bw")};
   if (info.checkFeatures("+avx"))
@@ -148,10 +149,25 @@ static void useFullVectors(Module &module, TargetMachine &machine) {
   }
 }
 
+/// Takes AArch64's instruction where kernels have the one of AVX512_BF16 for as
+/// many lanes: both add two products of neighbouring bf16 to each lane of f32.
+/// BFDOT rounds the sum of both, and then that with the lane, to odd (Arm
+/// Architecture Reference Manual for A-profile, BFDotAdd).
+static void useBFDot(Module &module, const TargetMachine &machine) {
+  Function *dot = module.getFunction("llvm.x86.avx512bf16.dpbf16ps.128");
+  if (!dot || !machine.getTargetTriple().isAArch64())
+    return;
+  dot->replaceAllUsesWith(Intrinsic::getOrInsertDeclaration(
+      &module, Intrinsic::aarch64_neon_bfdot,
+      {dot->getReturnType(), dot->getArg(1)->getType()}));
+  dot->eraseFromParent();
+}
+
 void bsr::optimize(Module &module, TargetMachine &machine, unsigned level) {
   module.setTargetTriple(machine.getTargetTriple());
   module.setDataLayout(machine.createDataLayout());
   useFullVectors(module, machine);
+  useBFDot(module, machine);
 
   // Without LLVM's vectorization of straight-line code: kernels are vectors
   // already, and to look for more took half of all that compilation takes.
