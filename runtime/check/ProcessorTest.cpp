@@ -9,8 +9,8 @@ using namespace check;
 
 #if defined(__aarch64__)
 TEST(ProcessorTest, HasWhatAllOfItsKindHave) {
-  ASSERT_TRUE(bsr::hasFeature("fp-armv8"));
-  ASSERT_TRUE(bsr::hasFeature("neon"));
+  ASSERT_TRUE(sparse_opt::hasFeature("fp-armv8"));
+  ASSERT_TRUE(sparse_opt::hasFeature("neon"));
 }
 
 #else
@@ -61,12 +61,12 @@ TEST(ProcessorTest, FeaturesAreThoseOfTheSystem) {
                   {"tbm", "tbm"}};
   std::string cpuinfo = readFile("/proc/cpuinfo");
   for (auto [name, flag] : features)
-    ASSERT_EQ(bsr::hasFeature(name), hasFlag(cpuinfo, flag));
+    ASSERT_EQ(sparse_opt::hasFeature(name), hasFlag(cpuinfo, flag));
 }
 
 #endif
 
 TEST(ProcessorTest, HasNoFeatureThatNobodyKnows) {
   for (const char *name : {"", "avx9000", "SSE3"})
-    ASSERT_FALSE(bsr::hasFeature(name));
+    ASSERT_FALSE(sparse_opt::hasFeature(name));
 }

@@ -16,11 +16,11 @@
 #include <elf.h>
 #include <string_view>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 static thread_local int64_t loaded = 0;
 
-int64_t bsr::stepsLoaded() { return loaded; }
+int64_t sparse_opt::stepsLoaded() { return loaded; }
 
 /// The kind of processors that `machine` of an ELF file stands for.
 static std::string nameMachine(Elf64_Half machine) {
