@@ -3,13 +3,14 @@
 """What the machine code of products with a block-sparse matrix does for a multiply-add.
 
     benchmarks/machine_code.py [--filter REGEX] [--target-cpu NAME]... [--options "..."]
+    benchmarks/machine_code.py --target-cpu neoverse-v2 --options=--target-triple=aarch64-linux-gnu
 
 compiles the products of benchmarks/kernels.py for each processor, which this machine need not be, and
 counts instructions in the innermost loop that has most of a product's multiply-adds, and in the loop around it:
 
     madds    vector multiply-adds of an iteration of the innermost loop
     all      instructions of an iteration for one of them
-    loads    reads of memory for one of them, those inside of other instructions, too
+    loads    reads of memory for one of them, those inside of other instructions, too; of a pair of registers two
     stores   writes of memory for one of them
     spills   vector registers that go to or come from fixed places of the stack, in an iteration
     outer    the same in the loop around it, without the innermost loop: multiply-adds, instructions, spills
@@ -26,7 +27,7 @@ import typing
 import harness
 import kernels
 
-INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*?)\s*(?:#.*|<.*)?$")
+INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*?)\s*(?:#\s.*|//.*|<.*)?$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 MULTIPLY_ADD = re.compile(r"v(fmadd|fnmadd|fmsub)\d+p[sd]|vdpbf16ps")
 # Registers that hold the stack's place; the frame's only in a function that sets it up.
@@ -52,6 +53,20 @@ class Instruction(typing.NamedTuple):
                     and not self.name.startswith(("cmp", "vcmp", "test", "vucom", "ucom", "bt")))
 
     @property
+    def loads(self):
+        return int(bool(self.memory) and not self.is_store)
+
+    @property
+    def stores(self):
+        return int(self.is_store)
+
+    @property
+    def target(self):
+        """The address that a branch goes to, if the instruction is one."""
+        target = self.name.startswith("j") and self.operands and re.match(r"0x([0-9a-f]+)", self.operands[0])
+        return int(target[1], 16) if target else None
+
+    @property
     def is_multiply_add(self):
         return bool(MULTIPLY_ADD.match(self.name)) and not self.name.endswith(("ss", "sd"))
 
@@ -59,6 +74,46 @@ class Instruction(typing.NamedTuple):
     def is_spill(self):
         vector = any(re.search(r"%[xyz]mm", operand) for operand in self.operands)
         return bool(vector and self.memory and STACK.match(self.memory))
+
+
+class ArmInstruction(Instruction):
+    """An instruction of AArch64."""
+
+    @property
+    def memory(self):
+        if not self.name.startswith(("ld", "st")):
+            return None
+        return next((operand for operand in self.operands if operand.startswith("[")), None)
+
+    @property
+    def is_store(self):
+        return bool(self.memory) and self.name.startswith("st")
+
+    @property
+    def registers(self):
+        """How many registers go to or come from memory."""
+        return 2 if self.name.startswith(("ldp", "ldnp", "stp", "stnp")) else 1
+
+    @property
+    def loads(self):
+        return super().loads * self.registers
+
+    @property
+    def stores(self):
+        return super().stores * self.registers
+
+    @property
+    def target(self):
+        is_branch = re.fullmatch(r"b(\.\w+)?|cbn?z|tbn?z", self.name)
+        return int(self.operands[-1], 16) if is_branch else None
+
+    @property
+    def is_multiply_add(self):
+        return self.name in ("fmla", "fmls", "bfdot", "bfmmla") and self.operands[0].startswith("v")
+
+    @property
+    def is_spill(self):
+        return bool(self.memory) and self.operands[0][0] in "qdv" and bool(re.match(r"\[(sp|x29)\b", self.memory))
 
 
 class Counts(typing.NamedTuple):
@@ -70,20 +125,24 @@ class Counts(typing.NamedTuple):
 
 
 def split(operands):
-    """Operands of an instruction: commas within parentheses divide none."""
-    return tuple(part.strip() for part in re.split(r",(?![^(]*\))", operands) if part.strip())
+    """Operands of an instruction: commas within brackets divide none."""
+    return tuple(part.strip() for part in re.split(r",(?![^(]*\)|[^\[]*\]|[^{]*})", operands) if part.strip())
 
 
 def disassemble(path):
     """The instructions of each function of an object file."""
-    text = subprocess.run([harness.find_tool("llvm-objdump"), "-d", "--no-show-raw-insn", path],
-                          capture_output=True, text=True, check=True).stdout
+    command = [harness.find_tool("llvm-objdump"), "-d", "--no-show-raw-insn", path]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    kind = Instruction
+    if "file format elf64-littleaarch64" in text:
+        kind = ArmInstruction
+        text = subprocess.run([*command, "--mattr=+v8.6a,+fullfp16,+sha3"], capture_output=True, text=True, check=True).stdout
     functions, current = {}, []
     for line in text.splitlines():
         if match := FUNCTION.match(line):
             current = functions.setdefault(match[1], [])
         elif match := INSTRUCTION.match(line):
-            current.append(Instruction(int(match[1], 16), match[2], split(match[3])))
+            current.append(kind(int(match[1], 16), match[2], split(match[3])))
     return functions
 
 
@@ -92,10 +151,7 @@ def find_loops(code):
     number = {instruction.address: i for i, instruction in enumerate(code)}
     ranges = set()
     for i, instruction in enumerate(code):
-        if not instruction.name.startswith("j") or not instruction.operands:
-            continue
-        target = re.match(r"0x([0-9a-f]+)", instruction.operands[0])
-        first = number.get(int(target[1], 16)) if target else None
+        first = number.get(instruction.target)
         if first is not None and first <= i:
             ranges.add((first, i + 1))
     return sorted(ranges, key=lambda r: r[1] - r[0])
@@ -105,8 +161,8 @@ def count(code):
     return Counts(
         madds=sum(instruction.is_multiply_add for instruction in code),
         instructions=len(code),
-        loads=sum(bool(i.memory) and not i.is_store for i in code),
-        stores=sum(i.is_store for i in code),
+        loads=sum(i.loads for i in code),
+        stores=sum(i.stores for i in code),
         spills=sum(i.is_spill for i in code))
 
 

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Installs the Debian packages that are missing; does nothing where none is. With --mpi
-# those of Open MPI and MPICH, too. Nothing that is installed is removed for them, unless
-# --replace says so: of LLVM's OpenMP runtime a system has one version.
+# those of Open MPI and MPICH, too; with --aarch64 what emulates such a processor, and
+# libraries for it in a folder of this tree (aarch64-sysroot.sh). Nothing that is
+# installed is removed for them, unless --replace says so: of LLVM's OpenMP runtime a
+# system has one version.
 
 set -euo pipefail
 
@@ -19,13 +21,15 @@ packages=(
   libgtest-dev python3 python3-numpy libopenblas0-pthread python3-yaml sentencepiece clang-format-14 clang-tidy-22
 )
 
-replace=
+replace= aarch64=
 while (($#)); do
   case $1 in
     # Runs of several processes take an MPI, which nothing else needs (docs/parallel.md).
     --mpi) packages+=(openmpi-bin libopenmpi-dev mpich libmpich-dev python3-mpi4py) ;;
+    # Steps and the runtime for AArch64 (docs/install.md).
+    --aarch64) packages+=(qemu-user); aarch64=yes ;;
     --replace) replace=yes ;;
-    *) echo "error: expected --mpi, --replace or nothing, but got '$1'" >&2; exit 2 ;;
+    *) echo "error: expected --mpi, --aarch64, --replace or nothing, but got '$1'" >&2; exit 2 ;;
   esac
   shift
 done
@@ -43,7 +47,11 @@ for package in "${packages[@]}"; do
   state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
   [[ $state == installed ]] || missing+=("$package")
 done
-((${#missing[@]})) || exit 0
+finish() {
+  [[ ! $aarch64 ]] || "$(dirname "$0")"/aarch64-sysroot.sh
+  exit
+}
+((${#missing[@]})) || finish
 
 install=(apt-get install --yes --no-install-recommends)
 [[ $replace ]] || install+=(--no-remove)
@@ -68,3 +76,4 @@ if [[ ! $replace ]]; then
   fi
 fi
 "${as_root[@]}" "${install[@]}" --quiet
+finish

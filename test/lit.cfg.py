@@ -78,6 +78,17 @@ llvm_config.with_environment("PTXAS", ptxas or "")
 llvm_config.with_environment("NVDISASM", nvdisasm or "")
 
 
+# What emulates AArch64, with libraries for it, and what was built for it.
+sysroot = os.path.join(config.bsr_src_root, "build", "aarch64-sysroot")
+arm_tools = os.path.join(config.bsr_src_root, "build", "aarch64", "bin")
+if shutil.which("qemu-aarch64") and os.path.exists(os.path.join(sysroot, "packages")):
+    config.available_features.add("aarch64")
+    if os.path.exists(os.path.join(arm_tools, "sparse-train")):
+        config.available_features.add("aarch64-runtime")
+config.substitutions.append(("%arm_sysroot", sysroot))
+config.substitutions.append(("%arm_tools", arm_tools))
+config.substitutions.append(("%arm_qemu", f"qemu-aarch64 -L {sysroot}"))
+
 # NVIDIA's own header, which nothing needs but a test that compares it.
 cuda_include = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "include")
 if os.path.exists(os.path.join(cuda_include, "cuda.h")):

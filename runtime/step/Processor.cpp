@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Asks the processor, by the instruction CPUID (Intel 64 and IA-32
+// Asks the processor: of x86-64 by the instruction CPUID (Intel 64 and IA-32
 // Architectures Software Developer's Manual, volume 2A; AMD64 Architecture
-// Programmer's Manual, volume 3, appendix E).
+// Programmer's Manual, volume 3, appendix E), of AArch64 by what Linux passes
+// to each program of the registers that only it may read (ARM64 ELF hwcaps, in
+// Linux's documentation).
 
 #include "Processor.h"
 #include <cstdint>
@@ -109,6 +111,41 @@ bool sparse_opt::hasFeature(const std::string &name) {
   for (const Feature &feature : features)
     if (name == feature.name)
       return has(feature);
+  return false;
+}
+
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+namespace {
+/// The bits of the first and the second word that say that a feature is there.
+struct Feature {
+  const char *name;
+  uint64_t first, second = 0;
+};
+} // namespace
+
+static constexpr uint64_t bit(int number) { return uint64_t(1) << number; }
+
+static constexpr Feature features[] = {
+    {"fp-armv8", bit(0)},   {"neon", bit(1)},
+    {"crc", bit(7)},        {"lse", bit(8)},
+    {"rdm", bit(12)},       {"jsconv", bit(13)},
+    {"complxnum", bit(14)}, {"rcpc", bit(15)},
+    {"dotprod", bit(20)},   {"fp16fml", bit(23)},
+    {"lse2", bit(25)},      {"rcpc-immo", bit(26)},
+    {"flagm", bit(27)},     {"fullfp16", bit(9) | bit(10)},
+    {"altnzcv", 0, bit(7)}, {"sha3", bit(17) | bit(21)},
+    {"fptoint", 0, bit(8)}, {"i8mm", 0, bit(13)},
+    {"bf16", 0, bit(14)},   {"cssc", 0, bit(34)},
+    {"mops", 0, bit(43)},
+};
+
+bool sparse_opt::hasFeature(const std::string &name) {
+  for (const Feature &feature : features)
+    if (name == feature.name)
+      return (getauxval(AT_HWCAP) & feature.first) == feature.first &&
+             (getauxval(AT_HWCAP2) & feature.second) == feature.second;
   return false;
 }
 

@@ -22,8 +22,28 @@ static thread_local int64_t loaded = 0;
 
 int64_t sparse_opt::stepsLoaded() { return loaded; }
 
-/// Reads `path`, and fails unless it is a whole ELF file. The dynamic loader
-/// maps a truncated library and dies of a bus error; so it is not shown one.
+/// The kind of processors that `machine` of an ELF file stands for.
+static std::string nameMachine(Elf64_Half machine) {
+  switch (machine) {
+  case EM_X86_64:
+    return "x86-64";
+  case EM_AARCH64:
+    return "AArch64";
+  default:
+    return "ELF machine " + std::to_string(machine);
+  }
+}
+
+/// That of this process.
+#if defined(__aarch64__)
+static constexpr Elf64_Half ownMachine = EM_AARCH64;
+#else
+static constexpr Elf64_Half ownMachine = EM_X86_64;
+#endif
+
+/// Reads `path`, and fails unless it is a whole ELF file for processors of this
+/// kind. The dynamic loader maps a truncated library and dies of a bus error;
+/// so it is not shown one.
 static std::string readLibrary(const std::string &path) {
   std::string contents = readFile(path);
   auto requireEnd = [&](uint64_t start, uint64_t size) {
@@ -37,6 +57,10 @@ static std::string readLibrary(const std::string &path) {
     fail(BSR_INVALID_STEP, "expected '", path,
          "' to be a 64-bit ELF library, but got a file of another format");
   std::memcpy(&header, contents.data(), sizeof header);
+  if (header.e_machine != ownMachine)
+    fail(BSR_INVALID_STEP, "expected a step for this processor, ",
+         nameMachine(ownMachine), ", but got '", path, "', which is for ",
+         nameMachine(header.e_machine));
   requireEnd(header.e_shoff, uint64_t(header.e_shnum) * header.e_shentsize);
   requireEnd(header.e_phoff, uint64_t(header.e_phnum) * sizeof(Elf64_Phdr));
   for (int i = 0; i < header.e_phnum; ++i) {

@@ -273,6 +273,10 @@ COMMANDS = {
         "podman": Skip("an engine for containers; Install/container.test reads the steps, scripts/check-container takes them"),
         "cmake --preset release": Skip("a build of its own"),
         "cmake --install": Tested("Install/install.test"),
+        "scripts/setup.sh --aarch64": Tested("Tools/setup.test"),
+        "cmake --preset aarch64": Skip("a build of its own"),
+        "scripts/check-aarch64.sh": Tested("Integration/aarch64-train.test"),
+        "sparse-compile step.mlir --target-triple": Tested("Tools/sparse-compile-aarch64.test"),
     },
     "docs/tools.md": {
         "sparse-opt --bsr-mark=": Run(),

@@ -75,10 +75,10 @@ def check(where, got, want, magnitudes, terms):
 
 
 random = np.random.default_rng(0)
-for block, rows, cols, tokens in [
+for block, rows, cols, tokens in step.share([
         ((1, 1), 96, 66, (2, 512)), ((1, 1), 66, 96, (1024,)), ((1, 1), 67, 53, (2, 512)), ((1, 1), 40, 24, (1000,)),
         ((1, 8), 37, 72, (2, 512)), ((8, 1), 72, 37, (1024,)), ((16, 1), 80, 21, (8, 128)), ((1, 5), 19, 40, (1024,)),
-        ((8, 1), 40, 24, (1000,))]:
+        ((8, 1), 40, 24, (1000,))]):
     compiled = make(rows, cols, tokens, block)
     grid = rows // block[0], cols // block[1]
     for label, mask in masks(random, *grid):

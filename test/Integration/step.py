@@ -172,6 +172,11 @@ def is_gpu():
     return "--target=gpu" in os.environ.get("BSR_COMPILE", "")
 
 
+def is_aarch64():
+    """True if BSR_COMPILE asks for kernels of AArch64, which aarch64.py has emulated."""
+    return "--target-triple=aarch64" in os.environ.get("BSR_COMPILE", "")
+
+
 def compile(source, arguments=()):
     """Compiles `source`, a path or MLIR text, with sparse-compile; BSR_COMPILE holds more arguments."""
     more = os.environ.get("BSR_COMPILE", "").split()
@@ -185,6 +190,9 @@ def compile(source, arguments=()):
         subprocess.run(
             ["sparse-compile", *arguments, "-o", library, "-" if text else source],
             input=text, text=True, check=True)
+        if is_aarch64():
+            import aarch64  # which imports this
+            return aarch64.Step(library)
         return Step(library)
 
 

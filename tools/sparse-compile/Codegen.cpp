@@ -3,11 +3,12 @@
 // LLVM's optimizer and code generator, for one machine.
 
 #include "Codegen.h"
+#include "llvm-c/Target.h"
+#include "llvm/IR/IntrinsicsAArch64.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/SubtargetFeature.h"
 #include <unistd.h>
@@ -15,34 +16,83 @@
 using namespace llvm;
 using namespace mlir;
 
-Expected<std::unique_ptr<TargetMachine>>
-bsr::createTargetMachine(StringRef cpu, unsigned level) {
-  InitializeNativeTarget();
-  InitializeNativeTargetAsmPrinter();
-  Triple triple(sys::getDefaultTargetTriple());
-  std::string error;
-  const Target *target = TargetRegistry::lookupTarget(triple, error);
-  assert(target && "the native target is initialized");
+/// Makes the code generators known that steps are compiled with.
+static void initializeTargets() {
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+  LLVMInitializeAArch64TargetInfo();
+  LLVMInitializeAArch64Target();
+  LLVMInitializeAArch64TargetMC();
+  LLVMInitializeAArch64AsmPrinter();
+}
 
+static Triple getHostTriple() { return Triple(sys::getDefaultTargetTriple()); }
+
+/// The machine that `name` is, or this one if it is empty.
+static Expected<Triple> getTriple(StringRef name) {
+  if (name.empty())
+    return getHostTriple();
+  Triple triple(Triple::normalize(name));
+  bool isKnown =
+      triple.getArch() == Triple::x86_64 || triple.getArch() == Triple::aarch64;
+  if (!isKnown || !triple.isOSLinux() || triple.getEnvironment() != Triple::GNU)
+    return createStringError("expected --target-triple to be x86_64-linux-gnu "
+                             "or aarch64-linux-gnu, but got '" +
+                             name + "'");
+  return triple;
+}
+
+static bool isForeign(const Triple &triple) {
+  return triple.getArch() != getHostTriple().getArch();
+}
+
+bool bsr::isForeign(const TargetMachine &machine) {
+  return ::isForeign(machine.getTargetTriple());
+}
+
+Expected<std::unique_ptr<TargetMachine>>
+bsr::createTargetMachine(const CommandLine &options) {
+  initializeTargets();
+  Expected<Triple> triple = getTriple(options.targetTriple);
+  if (!triple)
+    return triple.takeError();
+  std::string error;
+  const Target *target = TargetRegistry::lookupTarget(*triple, error);
+  assert(target && "the targets are initialized");
+
+  StringRef cpu = options.targetCpu;
   SubtargetFeatures features;
-  if (cpu == "host") {
+  bool isOther = ::isForeign(*triple);
+  if (isOther && !options.targetCpu.getNumOccurrences())
+    cpu = triple->isAArch64() ? "generic" : "x86-64";
+  if (cpu == "host" && !isOther) {
     cpu = sys::getHostCPUName();
     for (const auto &feature : sys::getHostCPUFeatures())
       features.AddFeature(feature.first(), feature.second);
   } else {
     std::unique_ptr<MCSubtargetInfo> info(
-        target->createMCSubtargetInfo(triple, /*CPU=*/"", /*Features=*/""));
+        target->createMCSubtargetInfo(*triple, /*CPU=*/"", /*Features=*/""));
     if (!info->isCPUStringValid(cpu))
-      return createStringError("expected host or a processor of " +
-                               triple.str() + ", but got '" + cpu + "'");
+      return createStringError(Twine("expected ") +
+                               (isOther ? "" : "host or ") + "a processor of " +
+                               triple->str() + ", but got '" + cpu + "'");
   }
+  // Kernels are vectors of a fixed width. Where LLVM makes vectors of plain
+  // loops, it takes the same registers.
+  if (triple->isAArch64())
+    for (const char *scalable : {"sve", "sme"})
+      features.AddFeature(scalable, false);
   return std::unique_ptr<TargetMachine>(target->createTargetMachine(
-      triple, cpu, features.getString(), TargetOptions(), Reloc::PIC_,
-      /*CM=*/std::nullopt, *CodeGenOpt::getLevel(level)));
+      *triple, cpu, features.getString(), TargetOptions(), Reloc::PIC_,
+      /*CM=*/std::nullopt, *CodeGenOpt::getLevel(options.level)));
 }
 
 bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
   const MCSubtargetInfo &info = *machine.getMCSubtargetInfo();
+  if (machine.getTargetTriple().isAArch64()) // NEON
+    return {128, 32, info.checkFeatures("+bf16")};
   if (info.checkFeatures("+avx512f"))
     return {512, 32, info.checkFeatures("+avx512bf16,+avx512vl,+avx512bw")};
   if (info.checkFeatures("+avx"))
@@ -55,13 +105,19 @@ std::vector<StringRef> bsr::getRequiredFeatures(const TargetMachine &machine) {
   // no code comes of these unless it is asked for. The runtime knows how to
   // find each of these out (runtime/step/Processor.cpp).
   SmallVector<StringRef> used;
-  StringRef("avx avx10.1 avx10.2 avx2 avx512bf16 avx512bitalg avx512bw "
-            "avx512cd avx512dq avx512f avx512fp16 avx512ifma avx512vbmi "
-            "avx512vbmi2 avx512vl avx512vnni avx512vpopcntdq avxifma "
-            "avxneconvert avxvnni avxvnniint16 avxvnniint8 bmi bmi2 ccmp cf "
-            "cmpccxadd egpr f16c fma fma4 gfni lzcnt movbe ndd nf popcnt ppx "
-            "push2pop2 sse3 sse4.1 sse4.2 sse4a ssse3 tbm xop zu")
-      .split(used, ' ');
+  if (machine.getTargetTriple().isAArch64())
+    StringRef("altnzcv bf16 complxnum crc cssc dotprod flagm fp-armv8 fp16fml "
+              "fptoint fullfp16 i8mm jsconv lse lse2 mops neon rcpc rcpc-immo "
+              "rdm sha3")
+        .split(used, ' ');
+  else
+    StringRef("avx avx10.1 avx10.2 avx2 avx512bf16 avx512bitalg avx512bw "
+              "avx512cd avx512dq avx512f avx512fp16 avx512ifma avx512vbmi "
+              "avx512vbmi2 avx512vl avx512vnni avx512vpopcntdq avxifma "
+              "avxneconvert avxvnni avxvnniint16 avxvnniint8 bmi bmi2 ccmp cf "
+              "cmpccxadd egpr f16c fma fma4 gfni lzcnt movbe ndd nf popcnt ppx "
+              "push2pop2 sse3 sse4.1 sse4.2 sse4a ssse3 tbm xop zu")
+        .split(used, ' ');
   std::vector<StringRef> features;
   for (const SubtargetFeatureKV &feature :
        machine.getMCSubtargetInfo()->getEnabledProcessorFeatures())
@@ -84,7 +140,8 @@ bsr::CacheSizes bsr::getCacheSizes(bool isHost) {
 /// Lets every function use the widest vectors of the machine: some processors
 /// are described as preferring half of it.
 static void useFullVectors(Module &module, TargetMachine &machine) {
-  if (!machine.getMCSubtargetInfo()->checkFeatures("+avx512f"))
+  if (!machine.getTargetTriple().isX86() ||
+      !machine.getMCSubtargetInfo()->checkFeatures("+avx512f"))
     return;
   for (Function &function : module) {
     function.addFnAttr("prefer-vector-width", "512");
@@ -92,10 +149,25 @@ static void useFullVectors(Module &module, TargetMachine &machine) {
   }
 }
 
+/// Takes AArch64's instruction where kernels have the one of AVX512_BF16 for as
+/// many lanes: both add two products of neighbouring bf16 to each lane of f32.
+/// BFDOT rounds the sum of both, and then that with the lane, to odd (Arm
+/// Architecture Reference Manual for A-profile, BFDotAdd).
+static void useBFDot(Module &module, const TargetMachine &machine) {
+  Function *dot = module.getFunction("llvm.x86.avx512bf16.dpbf16ps.128");
+  if (!dot || !machine.getTargetTriple().isAArch64())
+    return;
+  dot->replaceAllUsesWith(Intrinsic::getOrInsertDeclaration(
+      &module, Intrinsic::aarch64_neon_bfdot,
+      {dot->getReturnType(), dot->getArg(1)->getType()}));
+  dot->eraseFromParent();
+}
+
 void bsr::optimize(Module &module, TargetMachine &machine, unsigned level) {
   module.setTargetTriple(machine.getTargetTriple());
   module.setDataLayout(machine.createDataLayout());
   useFullVectors(module, machine);
+  useBFDot(module, machine);
 
   // Without LLVM's vectorization of straight-line code: kernels are vectors
   // already, and to look for more took half of all that compilation takes.
@@ -105,7 +177,7 @@ void bsr::optimize(Module &module, TargetMachine &machine, unsigned level) {
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
   CGSCCAnalysisManager components;
-  ModuleAnalysisManager modules;
+  llvm::ModuleAnalysisManager modules;
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(components);
   builder.registerFunctionAnalyses(functions);

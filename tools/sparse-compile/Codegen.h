@@ -5,6 +5,7 @@
 #ifndef BSR_TOOLS_SPARSE_COMPILE_CODEGEN_H
 #define BSR_TOOLS_SPARSE_COMPILE_CODEGEN_H
 
+#include "CommandLine.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/Error.h"
@@ -15,10 +16,14 @@
 
 namespace mlir::bsr {
 
-/// The machine to compile for: the processor named `cpu`, with `host` for the
-/// one this runs on. `level` is 0 to 3.
+/// The machine to compile for, as the command line says: x86-64 or AArch64
+/// Linux with GNU's C library. Of AArch64, NEON is used and SVE is not.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
-createTargetMachine(llvm::StringRef cpu, unsigned level);
+createTargetMachine(const CommandLine &options);
+
+/// Whether `machine` is of another kind than the one this runs on, which cannot
+/// load what is compiled for it.
+bool isForeign(const llvm::TargetMachine &machine);
 
 /// The vector registers of a machine.
 struct VectorUnit {

@@ -34,8 +34,21 @@ struct CommandLine {
       llvm::cl::value_desc("options"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> targetCpu{
       "target-cpu", llvm::cl::init("host"),
-      llvm::cl::desc("The processor to compile for (default: host, this one)"),
+      llvm::cl::desc("The processor to compile for (default: host, this one; "
+                     "with another --target-triple, any of its kind)"),
       llvm::cl::value_desc("name"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> targetTriple{
+      "target-triple",
+      llvm::cl::desc("The machine to compile for, x86_64-linux-gnu or "
+                     "aarch64-linux-gnu (default: this one)"),
+      llvm::cl::value_desc("triple"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> sysroot{
+      "sysroot",
+      llvm::cl::desc(
+          "The folder in which the libraries lie that a step for another "
+          "machine is linked with (default: where Debian's packages for "
+          "cross compilation and of other architectures have them)"),
+      llvm::cl::value_desc("folder"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> target{
       "target", llvm::cl::init("cpu"),
       llvm::cl::desc(

@@ -7,6 +7,7 @@
 #include "Codegen.h"
 #include "Compile.h"
 #include "EmitCode.h"
+#include "Linker.h"
 #include "Memory.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -19,13 +20,15 @@ using llvm::Error;
 using llvm::Expected;
 
 /// What the code of a step depends on beside the step and the processor.
-static llvm::json::Object getCompiler(const CommandLine &options,
+static llvm::json::Object getCompiler(const llvm::TargetMachine &machine,
+                                      const CommandLine &options,
                                       Attribute target) {
   llvm::json::Object compiler{
       {"version", llvm::formatv("sparse-compile {0}, LLVM {1}", tools::version,
                                 LLVM_VERSION_STRING)
                       .str()},
-      {"level", static_cast<int64_t>(options.level)}};
+      {"level", static_cast<int64_t>(options.level)},
+      {"triple", machine.getTargetTriple().str()}};
   if (auto cpu = dyn_cast<CPUAttr>(target)) {
     compiler["vector_bits"] = cpu.getVectorBits();
     compiler["num_registers"] = cpu.getNumRegisters();
@@ -68,6 +71,13 @@ Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
     return createStringError("expected --emit=ptx for a GPU, such as "
                              "--target=sm_90a, but got it for " +
                              print(target));
+  if (options.check && isForeign(machine))
+    return createStringError("expected --check of a step for this machine, "
+                             "which runs it, but got one for " +
+                             machine.getTargetTriple().str());
+  if (options.emit == Emit::Library)
+    if (Error error = findLibraries(machine, options).takeError())
+      return error;
   ToCPUOptions pipeline;
   setStepOptions(pipeline.step, options);
   pipeline.targetCpu = machine.getTargetCPU().str();
@@ -92,9 +102,9 @@ Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
   if (options.emit == Emit::MLIR)
     return writeModule(*module, options.output);
 
-  return emitCode(std::move(module), machine, getCompiler(options, target),
-                  getRequiredFeatures(machine), options, watch,
-                  [&](StringRef library) {
-                    return check ? check->run(library) : Error::success();
-                  });
+  return emitCode(
+      std::move(module), machine, getCompiler(machine, options, target),
+      getRequiredFeatures(machine), options, watch, [&](StringRef library) {
+        return check ? check->run(library) : Error::success();
+      });
 }

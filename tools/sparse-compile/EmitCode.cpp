@@ -14,6 +14,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 using llvm::createStringError;
 using llvm::Error;
+using llvm::Expected;
 
 /// Compiles `module`, LLVM IR, to the file that the command line asks for.
 static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
@@ -42,8 +43,11 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
   if (Error error = writeStream(object.path(), "the object file", emitObject))
     return error;
   watch.lap("code");
+  Expected<Libraries> libraries = findLibraries(machine, options);
+  if (!libraries)
+    return libraries.takeError();
   return createFile(output, [&](StringRef open) -> Error {
-    if (Error error = linkLibrary(object.path(), open, options.openMP))
+    if (Error error = linkLibrary(object.path(), open, *libraries))
       return error;
     watch.lap("link");
     return accept(open);

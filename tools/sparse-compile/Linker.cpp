@@ -3,6 +3,7 @@
 // Links with LLVM's linker, which is a part of this program.
 
 #include "Linker.h"
+#include "Codegen.h"
 #include "TemporaryFile.h"
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/SmallString.h"
@@ -23,6 +24,11 @@ LLD_HAS_DRIVER(elf)
 using namespace llvm;
 using namespace mlir;
 
+static constexpr const char *openMPName = "libomp.so.5",
+                            *mathName = "libm.so.6",
+                            *supportName = "libgcc_s.so.1",
+                            *systemName = "libc.so.6";
+
 /// Returns the file that this process has loaded of the library `name`.
 static std::string findLoaded(StringRef name) {
   std::pair<StringRef, std::string> search(name, "");
@@ -42,12 +48,12 @@ static std::string findLoaded(StringRef name) {
 /// program; or the one that the system finds, as it will for the step; or else
 /// the one that this program was built with.
 static std::string findOpenMP(StringRef program) {
-  constexpr const char *name = "libomp.so.5";
   SmallString<128> path = sys::path::parent_path(program);
-  sys::path::append(path, "..", "lib", name);
+  sys::path::append(path, "..", "lib", openMPName);
   if (sys::fs::exists(path))
     return std::string(path);
-  std::string found = dlopen(name, RTLD_LAZY) ? findLoaded(name) : "";
+  std::string found =
+      dlopen(openMPName, RTLD_LAZY) ? findLoaded(openMPName) : "";
   return found.empty() ? BSR_OPENMP : found;
 }
 
@@ -90,31 +96,74 @@ static int runLinkerApart(ArrayRef<const char *> arguments,
   return -1;
 }
 
-Error bsr::linkLibrary(StringRef object, StringRef library,
-                       StringRef chosenOpenMP) {
+/// The file `name` of the libraries of `triple`: in `sysroot` or, without one,
+/// where Debian has packages for cross compilation (`/usr/TRIPLE`) and of
+/// other architectures. "" if there is none.
+static std::string findForeign(const Triple &triple, StringRef sysroot,
+                               StringRef name) {
+  std::string machine = (triple.getArchName() + "-linux-gnu").str();
+  std::vector<std::string> folders;
+  if (sysroot.empty())
+    folders = {"/usr/" + machine + "/lib", "/usr/lib/" + machine};
+  else
+    for (std::string folder : {"/lib/" + machine, "/usr/lib/" + machine,
+                               std::string("/lib"), std::string("/usr/lib")})
+      folders.push_back(sysroot.str() + folder);
+  for (const std::string &folder : folders) {
+    SmallString<128> path(folder);
+    sys::path::append(path, name);
+    if (sys::fs::exists(path))
+      return std::string(path);
+  }
+  return "";
+}
+
+Expected<bsr::Libraries> bsr::findLibraries(const TargetMachine &machine,
+                                            const CommandLine &options) {
   static int here;
-  std::string program = sys::fs::getMainExecutable(nullptr, &here);
-  // The libraries of C, of mathematics, and of what a processor has no
-  // instruction for, that this program runs with: no development files of the
-  // system are needed.
-  std::string openMP = chosenOpenMP.empty() ? findOpenMP(program)
-                                            : chosenOpenMP.str(),
-              math = findLoaded("libm.so.6"),
-              support = findLoaded("libgcc_s.so.1"),
-              system = findLoaded("libc.so.6");
+  if (!isForeign(machine) && options.sysroot.empty()) {
+    std::string program = sys::fs::getMainExecutable(nullptr, &here);
+    StringRef own = options.openMP;
+    return Libraries{own.empty() ? findOpenMP(program) : own.str(),
+                     findLoaded(mathName), findLoaded(supportName),
+                     findLoaded(systemName)};
+  }
+  Libraries libraries;
+  libraries.openMP = options.openMP;
+  const Triple &triple = machine.getTargetTriple();
+  for (auto [name, path] : {std::pair(openMPName, &libraries.openMP),
+                            std::pair(mathName, &libraries.math),
+                            std::pair(supportName, &libraries.support),
+                            std::pair(systemName, &libraries.system)}) {
+    if (path->empty())
+      *path = findForeign(triple, options.sysroot, name);
+    if (path->empty())
+      return createStringError(
+          Twine("expected '") + name + "' of " + triple.str() +
+          " to link with, but got none in " +
+          (options.sysroot.empty() ? "this system"
+                                   : "'" + options.sysroot + "'") +
+          ": --sysroot says where it is, and --emit=obj needs none");
+  }
+  return libraries;
+}
+
+Error bsr::linkLibrary(StringRef object, StringRef library,
+                       const Libraries &libraries) {
   // The library finds the OpenMP runtime by itself: beside it, or where the
   // system looks. No path of this machine is in it. It has nothing undefined:
   // it would not load.
   std::string input = object.str(), output = library.str();
+  const std::string &openMP = libraries.openMP;
   SmallVector<const char *> arguments = {
       "ld.lld",       "-shared", "--eh-frame-hdr",
       "--threads=1",  "-z",      "defs",
       "-o",           "-",       input.c_str(),
       openMP.c_str(), "-rpath",  "$ORIGIN"};
-  if (!math.empty())
-    arguments.push_back(math.c_str());
+  if (!libraries.math.empty())
+    arguments.push_back(libraries.math.c_str());
   arguments.push_back("--as-needed");
-  for (const std::string *needed : {&support, &system})
+  for (const std::string *needed : {&libraries.support, &libraries.system})
     if (!needed->empty())
       arguments.push_back(needed->c_str());
   TemporaryFile log;

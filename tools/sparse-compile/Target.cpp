@@ -18,22 +18,33 @@ using llvm::createStringError;
 using llvm::Error;
 using llvm::Expected;
 
+/// Whether `machine` has an instruction that multiplies pairs of bf16 for
+/// kernels with vectors of `bits`. AArch64 has one width of it.
+static bool hasDots(const llvm::TargetMachine &machine, int64_t bits) {
+  VectorUnit vectors = getVectorUnit(machine);
+  return vectors.hasBF16Dots &&
+         (!machine.getTargetTriple().isAArch64() || bits == vectors.bits);
+}
+
 /// `#bsr.cpu` as `own`, what the step says it is for, or else `machine` has it,
 /// and as the options say.
 static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
                                   const CommandLine &options,
                                   const llvm::TargetMachine &machine) {
   CPUAttr base = own;
-  if (!own) {
-    VectorUnit vectors = getVectorUnit(machine);
-    CacheSizes caches = getCacheSizes(options.targetCpu == "host");
-    base = CPUAttr::get(
-        module.getContext(), vectors.bits, vectors.registers, caches.first,
-        caches.second, vectors.hasBF16Dots ? PairDots::Native : PairDots::None);
-  }
   auto get = [](const cl::opt<int64_t> &option, int64_t otherwise) {
     return option.getNumOccurrences() ? option.getValue() : otherwise;
   };
+  if (!own) {
+    VectorUnit vectors = getVectorUnit(machine);
+    CacheSizes caches =
+        getCacheSizes(options.targetCpu == "host" && !isForeign(machine));
+    base = CPUAttr::get(module.getContext(), vectors.bits, vectors.registers,
+                        caches.first, caches.second,
+                        hasDots(machine, get(options.vectorBits, vectors.bits))
+                            ? PairDots::Native
+                            : PairDots::None);
+  }
   auto target = CPUAttr::getChecked(
       [&] { return mlir::emitError(module.getLoc()); }, module.getContext(),
       get(options.vectorBits, base.getVectorBits()),
@@ -44,11 +55,12 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
   if (!target)
     return createStringError("expected a target, but got the errors above");
   if (target.getBf16Dots() == PairDots::Native &&
-      !getVectorUnit(machine).hasBF16Dots)
+      !hasDots(machine, target.getVectorBits()))
     return createStringError(
-        "expected --target-cpu to be a processor with AVX512_BF16 for a step "
-        "with bf16_dots = native, but got '" +
-        options.targetCpu + "'");
+        "expected --target-cpu to be a processor with AVX512_BF16, or of "
+        "AArch64 with BF16 and vectors of 128 bits, for a step with bf16_dots "
+        "= native, but got '" +
+        machine.getTargetCPU() + "'");
   return target;
 }
 

@@ -52,7 +52,7 @@ static Error runPhases(const bsr::CommandLine &options, MLIRContext &context,
     return createStringError("expected to write another file than '" +
                              options.input + "', which is read, but got -o '" +
                              options.output + "'");
-  auto machine = bsr::createTargetMachine(options.targetCpu, options.level);
+  auto machine = bsr::createTargetMachine(options);
   if (!machine)
     return machine.takeError();
   auto module = tools::parseStep(options.input, sources, context);

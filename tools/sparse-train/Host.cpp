@@ -34,7 +34,10 @@ int64_t train::peakMemory() {
 std::string train::identifyProcessor() {
   std::string text;
   for (const char *key :
-       {"vendor_id", "cpu family", "model\t", "stepping", "flags"})
+       {"vendor_id", "cpu family", "model\t", "stepping", "flags",
+        // of AArch64
+        "CPU implementer", "CPU variant", "CPU part", "CPU revision",
+        "Features"})
     text += lookUp("/proc/cpuinfo", key) + "\n";
   for (int cache : {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
     text += std::to_string(sysconf(cache)) + "\n";

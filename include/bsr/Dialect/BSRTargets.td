@@ -37,8 +37,8 @@ def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
 
     `bf16_dots` says how products of bf16 are summed up. With `none` they are converted to
     f32 and multiplied there. With `native` a lane of f32 adds up pairs of neighbouring
-    bf16 by one instruction, `vdpbf16ps` of AVX512_BF16; the processor has to have it, and
-    subnormal numbers are zeros in it. With `emulated` the same kernels run everywhere:
+    bf16 by one instruction, `vdpbf16ps` of AVX512_BF16 or `bfdot` of AArch64's BF16; the
+    processor has to have it, and subnormal numbers are zeros in it. With `emulated` the same kernels run everywhere:
     `bsr-emulate-dots` replaces each such instruction by plain vectors of the same
     roundings. A width below 128 bits has no pairs.
 

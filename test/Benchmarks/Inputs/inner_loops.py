@@ -6,7 +6,7 @@ import sys
 sys.path.append(f"{sys.argv[1]}/benchmarks")
 import kernels
 import machine_code
-from machine_code import Instruction, split
+from machine_code import ArmInstruction, Instruction, split
 
 # Instructions and loads of an iteration for a multiply-add, at most: what they are, and a tenth.
 MOST = {
@@ -55,3 +55,16 @@ assert one("vdpbf16ps", "0x10(%rax){1to16}, %zmm1, %zmm2").memory and not one("p
 loop = [one("vfmadd231ps", "%ymm0, %ymm1, %ymm2"), one("jne", "0x10 <f+0x10>")]
 code = [Instruction(0x10 + 4 * i, *instruction[1:]) for i, instruction in enumerate(loop)]
 assert machine_code.find_loops(code) == [(0, 2)]
+
+
+def one_arm(name, operands):
+    return ArmInstruction(0, name, split(operands))
+
+
+assert split("{ v0.4s, v1.4s }, [x1, x2]") == ("{ v0.4s, v1.4s }", "[x1, x2]")
+pair, spill, store = one_arm("ldp", "q0, q1, [x1, #0x20]"), one_arm("stur", "q0, [x29, #-0x20]"), one_arm("str", "s0, [x1], #0x4")
+assert pair.loads == 2 and not pair.stores and not pair.is_spill and spill.is_spill and spill.stores == 1 and store.is_store
+assert one_arm("ldr", "q3, [sp, #0x10]").is_spill and not one_arm("ldr", "x3, [sp, #0x10]").is_spill
+assert one_arm("fmla", "v0.4s, v1.4s, v2.s[0]").is_multiply_add and not one_arm("fmadd", "s0, s1, s2, s3").is_multiply_add
+assert one_arm("bfdot", "v0.4s, v1.8h, v2.2h[1]").is_multiply_add and not one_arm("prfm", "pldl1keep, [x1]").memory
+assert one_arm("tbnz", "w0, #0x3, 0x40").target == one_arm("b.ne", "0x40").target == 0x40 and one_arm("bl", "0x40").target is None
