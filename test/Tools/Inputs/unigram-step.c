@@ -54,7 +54,11 @@
 #define POINTERS 5
 #endif
 
-enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
+#ifndef LENGTH
+#define LENGTH 16
+#endif
+
+enum { B = 4, T = LENGTH, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
 #define TEXT_OF(number) #number
 #define TEXT(macro) TEXT_OF(macro)
 
@@ -106,7 +110,7 @@ const char bsr_step_manifest[] =
     BUFFER("state.table", "dense", "param", "f32", "[512, 1]", TABLE_BEGINS) ","
     BUFFER("state.w", "values", "param", "f32", VALUES_SHAPE, CARRIED("normal(0.02)") PATTERN) ","
     BUFFER("state.m.w", "values", "state", "f32", VALUES_SHAPE, CARRIED("zeros") PATTERN) ","
-    BUFFER(IDS_NAME, "dense", "batch", "i32", "[4, 16]", OTHER) ","
+    BUFFER(IDS_NAME, "dense", "batch", "i32", "[4, " TEXT(LENGTH) "]", OTHER) ","
     BUFFER("batch.positions", "dense", "batch", "i32", "[4, 3]", OTHER) ","
     BUFFER("batch.labels", "dense", "batch", LABELS_TYPE, "[4, 3]", OTHER) ","
     BUFFER("batch.weights", "dense", "batch", "f32", WEIGHTS_SHAPE, OTHER) ","
