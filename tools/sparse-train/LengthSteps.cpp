@@ -34,6 +34,11 @@ LengthSteps::LengthSteps(std::vector<SessionOfLength> opened, const Data &data,
     steps.emplace_back(std::move(each), data, config);
 }
 
+LengthSteps::~LengthSteps() {
+  while (!steps.empty())
+    steps.pop_back();
+}
+
 LengthStep &LengthSteps::at(int64_t step) {
   int64_t length = lengths.at(step, seed);
   return *std::find_if(steps.begin(), steps.end(), [&](const LengthStep &own) {

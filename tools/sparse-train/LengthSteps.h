@@ -40,6 +40,8 @@ class LengthSteps {
 public:
   LengthSteps(std::vector<SessionOfLength> opened, const Data &data,
               const Config &config);
+  /// Releases the one that has the state last.
+  ~LengthSteps();
 
   /// The one that has the state, and reads, updates and saves it.
   LengthStep &first() { return steps.front(); }

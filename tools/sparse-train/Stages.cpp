@@ -83,7 +83,7 @@ static void requireStages(const Session &session, int64_t stages) {
          " stages, as --stages of compile.options says, but got one of ", own);
 }
 
-/// The first values of buffer `index` of `session` in words.
+/// What `buffer` begins with, in words.
 static std::string describeInit(const Buffer &buffer) {
   return buffer.init.empty() ? "no rule" : buffer.init;
 }
@@ -93,17 +93,18 @@ static std::string describeInit(const Buffer &buffer) {
 static void requireSameCalls(const Session &session, const Session &source) {
   for (const char *role : {"lr", "seed", "step", "apply"})
     if (!session.findRole(role) != !source.findRole(role))
-      fail("expected an argument of role '", role,
-           "' in both or none, but got ",
-           session.findRole(role) ? "one in the first" : "none in the first");
+      fail("expected ", source.findRole(role) ? "an" : "no",
+           " argument of role '", role, "', as the source has it, but got ",
+           session.findRole(role) ? "one" : "none");
   for (const Buffer &buffer : session.buffers())
     if (const Buffer *other = source.find(buffer.name);
         other && buffer.carried && buffer.init != other->init)
       fail("expected '", buffer.name, "' to begin with ", describeInit(*other),
            ", but got ", describeInit(buffer));
   if (session.microBatches() != source.microBatches())
-    fail("expected ", source.microBatches(),
-         " micro-batches in a run, but got ", session.microBatches());
+    fail("expected runs of ", source.microBatches(),
+         " micro-batches, as the source has them, but got ",
+         session.microBatches());
 }
 
 /// The session of the step in the library `path` for batches of `length`, on
@@ -124,6 +125,10 @@ std::vector<SessionOfLength> train::openSessions(const Config &config,
                                                  const Ranks &ranks) {
   Place place(config, ranks);
   bool isStage = place.stages > 1;
+  if (isStage && config.step.haveLengths())
+    fail("expected configuration key 'step' to be one file beside --stages of "
+         "compile.options, but got one for each of ",
+         describe(config.step.lengths()));
   Config compiled = config;
   std::vector<std::string> &options = compiled.compileOptions;
   if (isStage)
