@@ -24,8 +24,8 @@
 #include <unistd.h>
 #include <utility>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 namespace fs = std::filesystem;
 
 /// Becomes the program `arguments`, which ends when its parent, `parent`, does.

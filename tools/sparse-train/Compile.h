@@ -7,7 +7,7 @@
 
 #include "Config.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Returns the paths of the compiled steps of `config` by their lengths. Those
 /// that are text are compiled for `target`, "cpu" or a GPU's chip, with
@@ -16,6 +16,6 @@ namespace bsr::train {
 std::map<int64_t, std::string> compileSteps(const Config &config,
                                             const std::string &target);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_COMPILE_H

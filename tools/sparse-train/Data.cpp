@@ -11,8 +11,8 @@
 
 #include <algorithm>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 Data Data::read(const Config &config) {
   Data data;

@@ -14,7 +14,7 @@
 #include <memory>
 #include <optional>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The token file or the arrays of a configuration.
 class Data {
@@ -39,6 +39,6 @@ private:
   std::map<int64_t, Arrays> arrays; // by lengths
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_DATA_H

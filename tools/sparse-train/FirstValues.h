@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Whether a step takes `buffer` with a value of the program's, leaves it as it
 /// is, and no checkpoint has it.
@@ -53,6 +53,6 @@ private:
   const bsr_step *step;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_FIRSTVALUES_H

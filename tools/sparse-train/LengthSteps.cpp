@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 LengthStep::LengthStep(SessionOfLength opened, const Data &data,
                        const Config &config)

@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The step for batches of one length, what fills its batches, and the numbers
 /// that it takes and returns.
@@ -75,6 +75,6 @@ private:
   const uint64_t seed;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_LENGTHSTEPS_H

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <iterator>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 /// The stream of the lengths that are drawn; those of data are 0 to 4.
 static constexpr uint64_t lengthStream = 5;

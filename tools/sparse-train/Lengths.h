@@ -16,11 +16,11 @@ class Emitter;
 class Node;
 } // namespace YAML
 
-namespace bsr {
+namespace sparse_opt {
 struct KeyRule;
 }
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// What a run with one step, for sequences of whatever length, has in the place
 /// of a length.
@@ -110,6 +110,6 @@ void emitValue(YAML::Emitter &out, const Lengths &lengths);
 /// "128 and 512": lengths in words.
 std::string describe(const std::set<int64_t> &lengths);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_LENGTHS_H

@@ -11,7 +11,7 @@
 #include "RunFolder.h"
 #include "Session.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// What a checkpoint says of its run beside the state (JSON):
 ///
@@ -41,6 +41,6 @@ void requireSameRun(const Session &session, const std::string &checkpoint,
                     const std::map<std::string, std::string> &codes,
                     bool acceptChanges);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RESUME_H

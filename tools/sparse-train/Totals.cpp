@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
-using namespace bsr::train;
+using namespace sparse_opt::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-double bsr::train::median(std::vector<double> values) {
+double sparse_opt::train::median(std::vector<double> values) {
   auto middle = values.begin() + values.size() / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;

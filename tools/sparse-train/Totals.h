@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The middle one of `values`, of which there is one at least.
 double median(std::vector<double> values);
@@ -58,6 +58,6 @@ private:
   int64_t countedSteps = 0;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TOTALS_H
