@@ -40,13 +40,15 @@ struct KeyRule {
   bool isPath = false;
 };
 
-/// A key of the structure `S`; a dot separates its section from its name.
-template <typename S>
+/// A key of the structure `S`; a dot separates its section from its name. A
+/// value of one of `Own`, types of the caller's, may be a map, and says in
+/// `inWords` what values are valid.
+template <typename S, typename... Own>
 struct Key {
   const char *name;
   std::variant<int64_t S::*, double S::*, bool S::*, std::string S::*,
                std::vector<std::string> S::*,
-               std::map<std::string, double> S::*>
+               std::map<std::string, double> S::*, Own S::*...>
       field;
   const char *help;
   KeyRule rule = {};
@@ -55,7 +57,8 @@ struct Key {
     return std::holds_alternative<std::string S::*>(field);
   }
   bool isMap() const {
-    return std::holds_alternative<std::map<std::string, double> S::*>(field);
+    return std::holds_alternative<std::map<std::string, double> S::*>(field) ||
+           (std::holds_alternative<Own S::*>(field) || ...);
   }
 };
 
@@ -75,19 +78,22 @@ std::vector<std::string> nearestFirst(const std::string &name,
                             const std::vector<std::string> &known);
 
 /// The key called `name`, or null.
-template <typename S>
-const Key<S> *findKey(const std::vector<Key<S>> &keys,
-                      const std::string &name) {
-  auto found = std::find_if(keys.begin(), keys.end(), [&](const Key<S> &key) {
-    return key.name == name;
-  });
+template <typename S, typename... Own>
+const Key<S, Own...> *findKey(const std::vector<Key<S, Own...>> &keys,
+                              const std::string &name) {
+  auto found = std::find_if(keys.begin(), keys.end(),
+                            [&](const auto &key) { return key.name == name; });
   return found == keys.end() ? nullptr : &*found;
 }
 
 /// What a value of `key` must be, in words.
-template <typename S>
-std::string describeValues(const Key<S> &key) {
+template <typename S, typename... Own>
+std::string describeValues(const Key<S, Own...> &key) {
   std::ostringstream words;
+  ((words << (std::holds_alternative<Own S::*>(key.field) ? Own::inWords : "")),
+   ...);
+  if (words.tellp() > 0)
+    return words.str();
   if (!key.rule.choices.empty()) {
     words << "one of";
     for (const std::string &choice : key.rule.choices)

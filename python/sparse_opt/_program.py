@@ -178,7 +178,8 @@ class Export(str):
         folder: str | os.PathLike[str],
         *,
         marks: Marks | None = None,
-        data: Mapping[str, Any] | None = None,
+        data: Mapping[Any, Any] | None = None,
+        shapes: Sequence[Any] = (),
     ) -> None:
         """Writes all that `sparse-train` trains the step with, into a folder:
 
@@ -194,22 +195,31 @@ class Export(str):
         begin with what the masks keep, as by `compile(pattern="mask")`. Both are known when
         the step is compiled, which is done for it.
 
+        With `shapes`, batches of other lengths, as in `compile`, there is a text and a file
+        of examples for each length, `step-<length>.mlir` and `data-<length>.safetensors`: a
+        length is how long a dimension of the batch's arrays is that the batches differ in,
+        behind that of examples, and where there are several the longest. The configuration
+        trains with all of them, each for as many steps, the shortest first.
+
         Args:
           folder: is made if there is none.
           marks: which weights are block-sparse, as in `compile`; by default those that the
             export was given.
           data: the examples, an array `[N, ...]` for each one of the batch `[B, ...]`, by
             the last word of its name, and maybe `held_out.<name>`, those that losses are
-            measured on. By default the exported batch is both, and to be replaced.
+            measured on. By default the exported batch is both, and to be replaced. With
+            `shapes` a mapping of each length to that.
+          shapes: batches of other lengths, beside the exported one.
 
         Raises:
           ExportError: the folder has a train.yaml; the export is no training step; an array
             of the batch has no examples, or integers that the program does not take; a
-            weight has no mask where others have one.
+            weight has no mask where others have one; batches of `shapes` have no length
+            that tells them apart.
         """
         from sparse_opt import _start  # which compiles exports
 
-        _start.save(self, folder, marks, data)
+        _start.save(self, folder, marks, data, shapes)
 
     def __repr__(self) -> str:
         arguments = _marks.arguments_of(self)

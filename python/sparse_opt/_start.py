@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,17 +24,35 @@ if TYPE_CHECKING:
     from sparse_opt._program import Array, Export, Program
 
 STEP, VALUES, DATA, CONFIG = "step.mlir", "values.safetensors", "data.safetensors", "train.yaml"
+# Of several lengths.
+STEP_OF, DATA_OF = "step-{length}.mlir", "data-{length}.safetensors"
 PATTERNS = "patterns/{name}.json"
 _STEPS = 100
 # What safetensors calls the types of the runtime, in their order.
 _NAMES = ("F16", "BF16", "F32", "F64", "BOOL", "I8", "I32", "I64", "U8", "U32", "U64")
 
 
+class _Text(NamedTuple):
+    """The step for one length, 0 where there is one step, and its examples."""
+
+    length: int
+    export: Export
+    arguments: dict[str, Argument]
+    batch: list[Argument]
+    arrays: dict[str, Array]
+    limits: dict[str, Limits]
+
+    def named(self, name: str, of_length: str) -> str:
+        """Returns what its file is called."""
+        return of_length.format(length=self.length) if self.length else name
+
+
 def save(
     export: Export,
     folder: str | os.PathLike[str],
     marks: Marks | None,
-    data: Mapping[str, Any] | None,
+    data: Mapping[Any, Any] | None,
+    shapes: Sequence[Any],
 ) -> None:
     """Does what `Export.save` says."""
     program = export.program
@@ -43,38 +61,41 @@ def save(
             "expected an export of PyTorch or JAX, whose program has the values to save, but"
             " got a text: sparse-train takes it as it is"
         )
-    arguments = _marks.arguments_of(export)
     try:
         fitted, patterns, masks = _compiled(export, program, marks)
+        exports = [export, *(program.again(program.call_of(batch)) for batch in shapes)]
     except StepError as error:
         raise ExportError(str(error)) from error
-    batch = [a for a in arguments.values() if a.role == "batch" and a.name not in masks]
-    arrays = _arrays_of(batch, program, data)
-    limits = _limits(batch, program, arrays)
+    texts = _texts(exports, masks, data)
     path = Path(folder)
     if (path / CONFIG).exists():
         raise ExportError(
             f"expected a folder without a {CONFIG}, but got '{path / CONFIG}': remove it, or"
             " save to another folder"
         )
-    values = {
-        name: (value, arguments[name].type)
-        for name, value in program.values()
-        if name in arguments
-    }
+    values: dict[str, tuple[Array, str]] = {}
+    for text in reversed(texts):
+        known = text.export.program or program
+        values |= {
+            name: (value, text.arguments[name].type)
+            for name, value in known.values()
+            if name in text.arguments
+        }
     path.mkdir(parents=True, exist_ok=True)
-    (path / STEP).write_text(export, encoding="utf-8", errors="surrogateescape")
     write_tensors(path / VALUES, values)
-    kinds = {word_of(a.name): a.type for a in batch}
-    held = {n: (array, kinds[n.removeprefix("held_out.")]) for n, array in arrays.items()}
-    write_tensors(path / DATA, held)
+    for text in texts:
+        step = path / text.named(STEP, STEP_OF)
+        step.write_text(text.export, encoding="utf-8", errors="surrogateescape")
+        kinds = {word_of(a.name): a.type for a in text.batch}
+        held = {n: (a, kinds[n.removeprefix("held_out.")]) for n, a in text.arrays.items()}
+        write_tensors(path / text.named(DATA, DATA_OF), held)
     for name, pattern in patterns.items():
         file = path / PATTERNS.format(name=name)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(pattern) + "\n", encoding="utf-8")
     # Last: a folder that has one is whole.
     (path / CONFIG).write_text(
-        _config(batch, arrays, limits, fitted, bool(patterns), program.rate()),
+        _config(texts, fitted, bool(patterns), program.rate()),
         encoding="utf-8",
     )
 
@@ -107,6 +128,49 @@ def _compiled(
                 "col_idx": blocks.col_idx.tolist(),
             }
     return fitted, patterns, step._mask_names
+
+
+def _texts(
+    exports: Sequence[Export], masks: Set[str], data: Mapping[Any, Any] | None
+) -> list[_Text]:
+    """Returns the exports of all lengths with their examples, the first export first."""
+    arguments = [_marks.arguments_of(export) for export in exports]
+    batches = [
+        [a for a in own.values() if a.role == "batch" and a.name not in masks]
+        for own in arguments
+    ]
+    lengths = _lengths(batches) if len(exports) > 1 else [0]
+    if len(exports) > 1 and data is not None and set(data) != set(lengths):
+        raise ExportError(
+            f"expected data to have examples for each of the lengths {lengths}, but got"
+            f" {', '.join(map(repr, data)) or 'none'}"
+        )
+    texts = []
+    for export, own, batch, length in zip(exports, arguments, batches, lengths):
+        given = data[length] if data is not None and length else data
+        program = export.program
+        assert program is not None
+        arrays = _arrays_of(batch, program, given)
+        limits = _limits(batch, program, arrays)
+        texts.append(_Text(length, export, own, batch, arrays, limits))
+    return texts
+
+
+def _lengths(batches: Sequence[Sequence[Argument]]) -> list[int]:
+    """Returns the length of each batch: that of the longest dimension in which they differ,
+    that of examples left out."""
+    found = set()
+    for same in zip(*batches):
+        for extents in zip(*(argument.shape[1:] for argument in same)):
+            if len(set(extents)) > 1:
+                found.add(extents)
+    longest = max(found, default=())
+    if len(set(longest)) < len(batches):
+        raise ExportError(
+            f"expected {len(batches)} batches of as many lengths, but got"
+            f" {', '.join(map(str, longest)) or 'one'}"
+        )
+    return list(longest)
 
 
 def word_of(name: str) -> str:
@@ -212,35 +276,65 @@ def write_tensors(path: Path, tensors: Mapping[str, tuple[Array, str]]) -> None:
             file.write(np.ascontiguousarray(array).tobytes())
 
 
+def _merged(texts: Sequence[_Text]) -> dict[str, Limits]:
+    """Returns the limits of the integers of all lengths."""
+    merged: dict[str, Limits] = {}
+    for text in texts:
+        for word, own in text.limits.items():
+            known = merged.get(word, own)
+            merged[word] = Limits(
+                min(known.least or 0, own.least or 0),
+                max(known.end or 0, own.end or 0),
+                own.ignored,
+            )
+    return merged
+
+
 def _config(
-    batch: list[Argument],
-    arrays: Mapping[str, Array],
-    limits: Mapping[str, Limits],
+    texts: Sequence[_Text],
     marks: list[Mark],
     has_patterns: bool,
     rate: float | None,
 ) -> str:
     """Returns a configuration; texts in JSON are YAML, too."""
+    limits = _merged(texts)
+    several = len(texts) > 1
+    order = sorted(texts, key=lambda text: text.length)
+
+    def files(name: str, of_length: str) -> str:
+        if not several:
+            return f"./{name}"
+        each = (f'{t.length}: "./{of_length.format(length=t.length)}"' for t in order)
+        return "{" + ", ".join(each) + "}"
+
     lines = [
         "# sparse-train --config FILE trains with this file; sparse-train --help lists the",
         '# keys. Paths that begin with "./" are in the folder of this file.',
-        f"step: ./{STEP}",
-        f"values: ./{VALUES}",
-        "run: ./run",
-        "task: arrays",
-        f"# An array of N examples for each of a batch of {batch[0].shape[0]}, by its name:",
+        f"step: {files(STEP, STEP_OF)}",
     ]
-    for argument in batch:
-        word = word_of(argument.name)
-        shape = ", ".join(["N", *map(str, argument.shape[1:])])
-        known = limits.get(word)
-        below = f", from {known.least} to below {known.end}" if known else ""
-        ignored = f", or {known.ignored}" if known and known.ignored is not None else ""
-        lines.append(f"#   {word}: [{shape}] {argument.type}{below}{ignored}")
-    examples = len(arrays[word_of(batch[0].name)])
+    if several:
+        turns = {_STEPS * i // len(order): text.length for i, text in enumerate(order)}
+        lines += [
+            "# From which step on training has batches of which length:",
+            f"lengths: {{{', '.join(f'{k}: {v}' for k, v in turns.items())}}}",
+        ]
+    lines += [f"values: ./{VALUES}", "run: ./run", "task: arrays"]
+    for text in order:
+        of = f" of length {text.length}" if several else ""
+        examples = text.batch[0].shape[0]
+        lines.append(f"# An array of N examples for each of a batch of {examples}{of}, by its name:")
+        for argument in text.batch:
+            word = word_of(argument.name)
+            shape = ", ".join(["N", *map(str, argument.shape[1:])])
+            known = limits.get(word)
+            below = f", from {known.least} to below {known.end}" if known else ""
+            ignored = f", or {known.ignored}" if known and known.ignored is not None else ""
+            lines.append(f"#   {word}: [{shape}] {argument.type}{below}{ignored}")
+    counts = [str(len(text.arrays[word_of(text.batch[0].name)])) for text in order]
+    has = "The files have" if several else "The file has"
     lines += [
-        f"# The file has {examples}; a folder of .npy files does as well.",
-        f"data: ./{DATA}",
+        f"# {has} {', '.join(counts)}; a folder of .npy files does as well.",
+        f"data: {files(DATA, DATA_OF)}",
     ]
     for key, numbers in (
         ("limits", {word: known.end for word, known in limits.items()}),

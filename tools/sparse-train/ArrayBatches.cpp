@@ -97,8 +97,10 @@ static bool converts(const ExampleArray &array, ElementType type) {
 }
 
 ArrayBatches::ArrayBatches(Session &session, const Arrays &arrays,
-                           const Config &config)
-    : session(session), seed(config.seed), accumulate(config.accumulate) {
+                           int64_t length, const Config &config)
+    : session(session), seed(config.seed), accumulate(config.accumulate),
+      length(length), steps(config.lengths, seed) {
+  const std::string &path = config.data.all().at(length);
   for (const Buffer &buffer : session.buffers()) {
     if (buffer.role != "batch")
       continue;
@@ -107,7 +109,7 @@ ArrayBatches::ArrayBatches(Session &session, const Arrays &arrays,
     std::string heldOut = std::string(Arrays::heldOutPrefix) + word;
     source.heldOut = arrays.haveHeldOut() ? arrays.find(heldOut) : source.train;
     if (!source.train || !source.heldOut)
-      fail("expected data '", config.data, "' to have an array '",
+      fail("expected data '", path, "' to have an array '",
            source.train ? heldOut : word, "' for the step's '", buffer.name,
            "', but got '", arrays.nearest(source.train ? heldOut : word), "'");
     if (buffer.shape.empty())
@@ -189,7 +191,7 @@ void ArrayBatches::write() {
 }
 
 void ArrayBatches::fillTrain(int64_t step, int64_t micro) {
-  int64_t first = (step * accumulate + micro) * batch;
+  int64_t first = (steps.before(step, length) * accumulate + micro) * batch;
   for (int64_t row = 0; row < batch; ++row) {
     int64_t example = exampleAt(first + row);
     for (Source &source : sources)

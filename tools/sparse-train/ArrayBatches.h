@@ -19,7 +19,8 @@ class ArrayBatches : public Batches {
 public:
   /// Throws `Error` if an array is missing or of another type or shape, or if
   /// integers are outside of what `limits` and its kin say of them.
-  ArrayBatches(Session &session, const Arrays &arrays, const Config &config);
+  ArrayBatches(Session &session, const Arrays &arrays, int64_t length,
+               const Config &config);
 
   void fillTrain(int64_t step, int64_t micro) override;
   void fillHeldOut(int64_t batch, int64_t count) override;
@@ -42,6 +43,8 @@ private:
   std::vector<Source> sources;
   uint64_t seed;
   int64_t accumulate;
+  int64_t length;
+  LengthCounts steps;
   int64_t batch = 0;                // B
   int64_t trainCount, heldOutFirst, // examples, and where those held out begin
       heldOutCount;

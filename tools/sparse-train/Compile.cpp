@@ -9,16 +9,20 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <list>
 #include <set>
 #include <sstream>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
+#include <utility>
 
 using namespace sparse_opt;
 using namespace sparse_opt::train;
@@ -34,8 +38,35 @@ static int become(char *const *arguments, pid_t parent) {
   return errno;
 }
 
-/// Runs a program and waits for it; its output goes where ours does.
-static void run(std::vector<std::string> command) {
+namespace {
+/// A program that runs; its output goes where ours does.
+class Child {
+public:
+  explicit Child(std::vector<std::string> command);
+  Child(Child &&other) noexcept
+      : program(std::move(other.program)),
+        process(std::exchange(other.process, -1)) {}
+  Child &operator=(Child &&) = delete;
+  /// Ends one that nothing waited for.
+  ~Child() {
+    if (process > 0) {
+      kill(process, SIGTERM);
+      waitpid(process, nullptr, 0);
+    }
+  }
+
+  /// Whether it has ended, or, if it `waits`, waits for that. Fails unless it
+  /// succeeded.
+  bool hasEnded(bool waits);
+
+private:
+  std::string program;
+  pid_t process;
+};
+} // namespace
+
+Child::Child(std::vector<std::string> command)
+    : program(command[0]), process(-1) {
   std::vector<char *> arguments;
   for (std::string &word : command)
     arguments.push_back(word.data());
@@ -43,13 +74,13 @@ static void run(std::vector<std::string> command) {
   // A pipe that a program closes when it starts, and tells the reason
   // otherwise.
   int started[2];
-  pid_t parent = getpid(), child = -1;
+  pid_t parent = getpid();
   if (pipe2(started, O_CLOEXEC) == 0)
-    child = fork();
-  if (child < 0)
-    fail("expected compiler '", command[0],
+    process = fork();
+  if (process < 0)
+    fail("expected compiler '", program,
          "' to start, but got: ", std::strerror(errno));
-  if (child == 0) {
+  if (process == 0) {
     int reason = become(arguments.data(), parent);
     (void)!write(started[1], &reason, sizeof(reason));
     _exit(1);
@@ -58,17 +89,25 @@ static void run(std::vector<std::string> command) {
   int reason;
   bool isStarted = read(started[0], &reason, sizeof(reason)) <= 0;
   close(started[0]);
-  if (!isStarted)
-    fail("expected compiler '", command[0],
-         "' to start, but got: ", std::strerror(reason));
+  if (isStarted)
+    return;
+  waitpid(process, nullptr, 0);
+  fail("expected compiler '", program,
+       "' to start, but got: ", std::strerror(reason));
+}
+
+bool Child::hasEnded(bool waits) {
   int status;
-  waitpid(child, &status, 0);
+  if (waitpid(process, &status, waits ? 0 : WNOHANG) == 0)
+    return false;
+  process = -1;
   if (WIFSIGNALED(status))
-    fail("expected compiler '", command[0], "' to succeed, but got signal ",
+    fail("expected compiler '", program, "' to succeed, but got signal ",
          WTERMSIG(status));
   if (WEXITSTATUS(status))
-    fail("expected compiler '", command[0],
-         "' to succeed, but got exit status ", WEXITSTATUS(status));
+    fail("expected compiler '", program, "' to succeed, but got exit status ",
+         WEXITSTATUS(status));
+  return true;
 }
 
 /// Goes on from `hash` over the pattern files that a compiler's option names:
@@ -156,34 +195,75 @@ static std::vector<std::string> findOptions(const Config &config,
   return options;
 }
 
-std::string train::compileStep(const Config &config,
-                               const std::string &target) {
-  if (isCompiled(config))
-    return config.step;
+/// Compiles with each of `commands`, by lengths, as many at a time as there are
+/// cores, and says of each how long it took.
+static void
+compileAll(const std::map<int64_t, std::vector<std::string>> &commands) {
+  using Clock = std::chrono::steady_clock;
+  struct Compilation {
+    int64_t length;
+    Clock::time_point start;
+    Child child;
+  };
+  size_t most = std::max(std::thread::hardware_concurrency(), 1U);
+  std::list<Compilation> running;
+  auto next = commands.begin();
+  while (next != commands.end() || !running.empty()) {
+    for (; next != commands.end() && running.size() < most; ++next)
+      running.push_back({next->first, Clock::now(), Child(next->second)});
+    for (auto own = running.begin(); own != running.end();) {
+      if (!own->child.hasEnded(/*waits=*/false)) {
+        ++own;
+        continue;
+      }
+      std::chrono::duration<double> seconds = Clock::now() - own->start;
+      std::printf("compiled the step for length %lld in %.2g s\n",
+                  (long long)own->length, seconds.count());
+      std::fflush(stdout);
+      own = running.erase(own);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
 
+std::map<int64_t, std::string> train::compileSteps(const Config &config,
+                                                   const std::string &target) {
+  std::map<int64_t, std::string> paths;
+  std::map<int64_t, std::vector<std::string>> commands;
   std::string tool = config.compileTool;
   if (tool.empty())
     tool =
         fs::read_symlink("/proc/self/exe").replace_filename("sparse-compile");
-  uint64_t hash = fnv1a(readFile(tool, "compiler"));
-  hash = fnv1a(readFile(config.step, "step"), hash);
-  // Machines may share the cache.
-  hash = fnv1a(identifyProcessor(), hash);
-  std::vector<std::string> options = findOptions(config, target);
-  for (const std::string &option : options)
-    hash = hashPatternFiles(option,
-                            fnv1a({option.c_str(), option.size() + 1}, hash));
-  char name[32];
-  std::snprintf(name, sizeof(name), "%016llx.so", (unsigned long long)hash);
-  fs::path output = fs::path(config.compileCache) / name;
-  if (fs::exists(output))
-    return output;
-
-  fs::create_directories(config.compileCache);
-  std::printf("compile %s\n", config.step.c_str());
-  std::fflush(stdout);
-  std::vector<std::string> command = {tool, config.step, "-o", output};
-  command.insert(command.end(), options.begin(), options.end());
-  run(command);
-  return output;
+  for (const auto &[length, step] : config.step.all()) {
+    if (isCompiled(step)) {
+      paths[length] = step;
+      continue;
+    }
+    uint64_t hash = fnv1a(readFile(tool, "compiler"));
+    hash = fnv1a(readFile(step, "step"), hash);
+    // Machines may share the cache.
+    hash = fnv1a(identifyProcessor(), hash);
+    std::vector<std::string> options = findOptions(config, target);
+    for (const std::string &option : options)
+      hash = hashPatternFiles(option,
+                              fnv1a({option.c_str(), option.size() + 1}, hash));
+    char name[32];
+    std::snprintf(name, sizeof(name), "%016llx.so", (unsigned long long)hash);
+    fs::path output = fs::path(config.compileCache) / name;
+    paths[length] = output;
+    if (fs::exists(output))
+      continue;
+    fs::create_directories(config.compileCache);
+    std::printf("compile %s\n", step.c_str());
+    std::fflush(stdout);
+    commands[length] = {tool, step, "-o", output};
+    commands[length].insert(commands[length].end(), options.begin(),
+                            options.end());
+  }
+  if (config.step.haveLengths())
+    compileAll(commands);
+  else
+    for (const auto &[length, command] : commands)
+      Child(command).hasEnded(/*waits=*/true);
+  return paths;
 }

@@ -9,11 +9,12 @@
 
 namespace sparse_opt::train {
 
-/// Returns the path of the compiled step of `config`. A step that is text is
-/// compiled for `target`, "cpu" or a GPU's chip, with `config.compileTool`
-/// unless the cache has the result of the same compiler, options and text for
-/// this processor already.
-std::string compileStep(const Config &config, const std::string &target);
+/// Returns the paths of the compiled steps of `config` by their lengths. Those
+/// that are text are compiled for `target`, "cpu" or a GPU's chip, with
+/// `config.compileTool`, all at the same time, unless the cache has the result
+/// of the same compiler, options and text for this processor already.
+std::map<int64_t, std::string> compileSteps(const Config &config,
+                                            const std::string &target);
 
 } // namespace sparse_opt::train
 

@@ -12,7 +12,7 @@ using namespace sparse_opt;
 using namespace sparse_opt::train;
 
 using Rule = KeyRule;
-using ConfigKey = Key<Config>;
+using ConfigKey = Key<Config, LengthFiles, Lengths>;
 
 static constexpr double infinity = KeyRule::infinity;
 
@@ -28,8 +28,11 @@ static const std::vector<ConfigKey> &keys() {
   static const std::vector<ConfigKey> table = {
       {"step", &Config::step,
        "the training step: a compiled step (.so), or its text, which is "
-       "compiled first",
+       "compiled first; of sequences of several lengths one for each",
        requiredPath},
+      {"lengths", &Config::lengths,
+       "of a step for each of several lengths, which one the batches of a "
+       "training step have"},
       {"task",
        &Config::task,
        "what is learned: hidden tokens, the next tokens, or what a data set "
@@ -42,7 +45,7 @@ static const std::vector<ConfigKey> &keys() {
        freePath},
       {"data", &Config::data,
        "the arrays of task arrays: a safetensors file, or a folder of .npy "
-       "files",
+       "files; one for each length where step has several",
        freePath},
       {"values", &Config::values,
        "a safetensors file of what arguments of the step begin with, by their "
@@ -205,7 +208,13 @@ static bool isText(const std::string &name) {
   return key && key->isText();
 }
 
-/// Whether the key called `name` has a map.
+/// Whether the key called `name` has a file, or one for each length.
+static bool isFiles(const std::string &name) {
+  const ConfigKey *key = findKey(keys(), name);
+  return key && std::holds_alternative<LengthFiles Config::*>(key->field);
+}
+
+/// Whether the key called `name` may have a map.
 static bool takesMap(const std::string &name) {
   const ConfigKey *key = findKey(keys(), name);
   return key && key->isMap();
@@ -246,6 +255,15 @@ static YAML::Node parse(const std::string &text, const std::string &what) {
   }
 }
 
+/// Calls `visit(file)` with the value of `key`, a text or files by lengths.
+template <typename Visit>
+static void visitFile(Config &config, const ConfigKey &key, Visit visit) {
+  if (auto field = std::get_if<LengthFiles Config::*>(&key.field))
+    visit(config.**field);
+  else
+    visit(config.*std::get<std::string Config::*>(key.field));
+}
+
 static void readConfigFile(Config &config, const std::string &path) {
   std::string what = "configuration file '" + path + "'";
   std::string text = readStream(path, "configuration file");
@@ -278,16 +296,19 @@ static void readConfigFile(Config &config, const std::string &path) {
   for (const ConfigKey &key : keys()) {
     if (!key.rule.isPath)
       continue;
-    std::string &value = config.*std::get<std::string Config::*>(key.field);
-    value = pathOf(value, path);
+    visitFile(config, key, [&](auto &value) {
+      if constexpr (std::is_same_v<decltype(value), LengthFiles &>)
+        value.moveTo(path);
+      else
+        value = pathOf(value, path);
+    });
   }
 }
 
-bool train::isCompiled(const Config &config) {
+bool train::isCompiled(const std::string &path) {
   constexpr std::string_view ending = ".so";
-  const std::string &step = config.step;
-  return step.size() > ending.size() &&
-         step.compare(step.size() - ending.size(), ending.size(), ending) == 0;
+  return path.size() > ending.size() &&
+         path.compare(path.size() - ending.size(), ending.size(), ending) == 0;
 }
 
 /// Fails if the file `path`, which `config` was read from, has what would be
@@ -300,20 +321,23 @@ static void refuseCode(Config &config, const std::string &path, ConfigFile kind,
          excerpt(config.compileTool), "' in configuration file '", path, "'");
   if (kind == ConfigFile::Named)
     return;
-  if (isCompiled(config) && !isSet("step"))
-    fail("expected --set step=... beside --resume of a folder whose step is "
-         "compiled, since that is code to run, but got '",
-         excerpt(config.step), "' from '", path, "' alone");
+  for (const auto &[length, step] : config.step.all())
+    if (isCompiled(step) && !isSet("step"))
+      fail("expected --set step=... beside --resume of a folder whose step is "
+           "compiled, since that is code to run, but got '",
+           excerpt(step), "' from '", path, "' alone");
   config.compileCache = Config().compileCache;
 }
 
 /// Fails where a key has no value that a run needs: all such keys are named.
-static void requireValues(const Config &config) {
+static void requireValues(Config &config) {
   std::vector<std::string> missing;
   for (const ConfigKey &key : keys())
-    if (key.rule.required &&
-        (config.*std::get<std::string Config::*>(key.field)).empty())
-      missing.push_back(std::string("'") + key.name + "'");
+    if (key.rule.required)
+      visitFile(config, key, [&](const auto &value) {
+        if (value.empty())
+          missing.push_back(std::string("'") + key.name + "'");
+      });
   bool hasTokens = !config.tokens.empty(), hasData = !config.data.empty();
   if (config.task.empty() && hasTokens && hasData)
     fail("expected configuration key 'tokens' or 'data' to have a value where "
@@ -333,6 +357,32 @@ static void requireValues(const Config &config) {
     names += (i + 1 < missing.size() ? ", " : " and ") + missing[i];
   fail("expected configuration key", missing.size() > 1 ? "s " : " ", names,
        " to have a value, but got none");
+}
+
+/// Fails unless step, data and lengths speak of the same lengths.
+static void requireLengths(const Config &config) {
+  std::set<int64_t> none,
+      given = config.lengths.all(),
+      lengths = config.step.haveLengths() ? config.step.lengths() : none;
+  if (lengths.empty() && !given.empty())
+    fail("expected configuration key 'lengths' to be left out where step is "
+         "one file, but got ",
+         describe(given));
+  if (given != lengths)
+    fail("expected configuration key 'lengths' to give each length of step, ",
+         describe(lengths), ", a turn and no other, but got ",
+         given.empty() ? "none" : describe(given));
+  if (config.data.empty())
+    return;
+  std::set<int64_t> data =
+      config.data.haveLengths() ? config.data.lengths() : none;
+  if (data != lengths)
+    fail("expected configuration key 'data' to have ",
+         lengths.empty()
+             ? "one value, as step has"
+             : "a value for each length of step, " + describe(lengths),
+         ", but got ",
+         data.empty() ? "one value" : "one for each of " + describe(data));
 }
 
 Config train::readConfig(const std::string &path,
@@ -355,13 +405,16 @@ Config train::readConfig(const std::string &path,
     // A text stands for itself: in YAML a blank and a "#" would end it.
     std::string name = ownName(config, setting.substr(0, equals));
     std::string value = setting.substr(equals + 1);
+    bool isFile = isFiles(name) && value.rfind('{', 0) != 0;
     set(config, name,
-        isText(name) ? YAML::Node(value)
-                     : parse(value, "value of '" + excerpt(setting) + "'"));
+        isText(name) || isFile
+            ? YAML::Node(value)
+            : parse(value, "value of '" + excerpt(setting) + "'"));
   }
   config.sparsity.resolve();
   config.sparsity.requireFiles(config.values);
   requireValues(config);
+  requireLengths(config);
   if (config.task.empty() && !config.data.empty())
     config.task = "arrays";
   return config;

@@ -6,6 +6,7 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_CONFIG_H
 #define BSR_TOOLS_SPARSETRAIN_CONFIG_H
 
+#include "Lengths.h"
 #include "Sparsity.h"
 
 #include <cstdint>
@@ -18,12 +19,13 @@ namespace sparse_opt::train {
 /// A training run. The keys, their meaning and limits are in Config.cpp; the
 /// defaults are here.
 struct Config {
-  std::string step;
+  LengthFiles step;
+  Lengths lengths;
   /// Empty if it is not given: it is then one of text, which the step's
   /// arrays decide (`Data`).
   std::string task;
   std::string tokens;
-  std::string data;
+  LengthFiles data;
   std::string values;
   std::string run;
   std::string device = "cpu";
@@ -87,8 +89,8 @@ Config readConfig(const std::string &path,
                   const std::vector<std::string> &settings,
                   ConfigFile kind = ConfigFile::Named);
 
-/// Whether the step of `config` is machine code, not text.
-bool isCompiled(const Config &config);
+/// Whether the step in the file `path` is machine code, not text.
+bool isCompiled(const std::string &path);
 
 /// The configuration as YAML that `readConfig` reads back.
 std::string toYAML(const Config &config);

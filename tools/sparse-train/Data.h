@@ -10,6 +10,7 @@
 #include "Config.h"
 #include "Tokens.h"
 
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -28,13 +29,14 @@ public:
   /// The task of `config`, or, where that says none, the one that the batch
   /// buffers of `session` are for.
   static std::string taskOf(const Session &session, const Config &config);
-  /// What fills the batch buffers of `session` with it, for the task.
-  std::unique_ptr<Batches> batches(Session &session,
+  /// What fills the batch buffers of `session`, the step for `length`, with it,
+  /// for the task. Throws `Error` where its batches are not of that length.
+  std::unique_ptr<Batches> batches(Session &session, int64_t length,
                                    const Config &config) const;
 
 private:
   std::optional<Tokens> tokens;
-  std::optional<Arrays> arrays;
+  std::map<int64_t, Arrays> arrays; // by lengths
 };
 
 } // namespace sparse_opt::train

@@ -131,21 +131,30 @@ void FirstValues::writeCounts(Session &session) const {
   }
 }
 
+void FirstValues::write(Session &session, const Buffer &buffer) const {
+  std::optional<std::string> dense = read(buffer.index);
+  if (!dense)
+    return;
+  bsr_buffer_info info;
+  bsr_step_buffer(step, buffer.index, &info);
+  if (info.kind == BSR_VALUES) {
+    bsr_pattern_info pattern;
+    bsr_step_pattern(step, info.pattern, &pattern);
+    int64_t bytes = bsr_type_bytes(buffer.type);
+    *dense = pack(pattern, session.pattern(info.pattern), *dense, bytes,
+                  buffer.elements * bytes);
+  }
+  session.write(buffer, dense->data());
+}
+
 void FirstValues::write(Session &session) const {
   writeCounts(session);
-  for (const Buffer &buffer : session.buffers()) {
-    std::optional<std::string> dense = read(buffer.index);
-    if (!dense)
-      continue;
-    bsr_buffer_info info;
-    bsr_step_buffer(step, buffer.index, &info);
-    if (info.kind == BSR_VALUES) {
-      bsr_pattern_info pattern;
-      bsr_step_pattern(step, info.pattern, &pattern);
-      int64_t bytes = bsr_type_bytes(buffer.type);
-      *dense = pack(pattern, session.pattern(info.pattern), *dense, bytes,
-                    buffer.elements * bytes);
-    }
-    session.write(buffer, dense->data());
-  }
+  for (const Buffer &buffer : session.buffers())
+    write(session, buffer);
+}
+
+void FirstValues::writeConstants(Session &session) const {
+  for (const Buffer &buffer : session.buffers())
+    if (isConstant(buffer))
+      write(session, buffer);
 }

@@ -14,6 +14,13 @@
 
 namespace sparse_opt::train {
 
+/// Whether a step takes `buffer` with a value of the program's, leaves it as it
+/// is, and no checkpoint has it.
+inline bool isConstant(const Buffer &buffer) {
+  return !buffer.carried &&
+         (buffer.role == "buffer" || buffer.role == "constant");
+}
+
 /// A safetensors file of dense arrays, by the names and in the shapes that the
 /// exported program has for its arguments. Of an argument that the compiler
 /// made several matrices of, each takes its part. Arrays that the step has no
@@ -32,7 +39,11 @@ public:
   /// of a weight in blocks, what lies in the blocks that are stored.
   void write(Session &session) const;
 
+  /// Writes what no checkpoint has, of those.
+  void writeConstants(Session &session) const;
+
 private:
+  void write(Session &session, const Buffer &buffer) const;
   /// Makes blocks that are counted as old as the file says that their matrices
   /// are.
   void writeCounts(Session &session) const;

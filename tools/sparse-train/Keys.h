@@ -63,8 +63,8 @@ bool convert(const YAML::Node &node, const KeyRule &rule,
 }
 
 /// Sets the field of `key`, which the error calls `name`, to what `node` holds.
-template <typename S>
-void setKey(S &section, const Key<S> &key, const std::string &name,
+template <typename S, typename... Own>
+void setKey(S &section, const Key<S, Own...> &key, const std::string &name,
             const YAML::Node &node) {
   bool valid = std::visit(
       [&](auto field) { return convert(node, key.rule, section.*field); },
@@ -93,14 +93,14 @@ void emitValue(YAML::Emitter &out, const T &value) {
   }
 }
 
-template <typename S>
-void emitKey(YAML::Emitter &out, const S &section, const Key<S> &key) {
+template <typename S, typename... Own>
+void emitKey(YAML::Emitter &out, const S &section, const Key<S, Own...> &key) {
   std::visit([&](auto field) { emitValue(out, section.*field); }, key.field);
 }
 
 /// The value of `key` as YAML on one line.
-template <typename S>
-std::string valueText(const S &section, const Key<S> &key) {
+template <typename S, typename... Own>
+std::string valueText(const S &section, const Key<S, Own...> &key) {
   YAML::Emitter value;
   value << YAML::Flow;
   emitKey(value, section, key);
@@ -114,8 +114,8 @@ std::string describeKey(const std::string &name, const std::string &help,
                         const std::string &defaultValue, bool isAnyText,
                         bool isRequired);
 
-template <typename S>
-std::string describeKey(const Key<S> &key) {
+template <typename S, typename... Own>
+std::string describeKey(const Key<S, Own...> &key) {
   return describeKey(
       key.name, key.help, describeValues(key), valueText(S(), key),
       key.isText() && key.rule.choices.empty(), key.rule.required);

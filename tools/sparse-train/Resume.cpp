@@ -17,12 +17,18 @@ using namespace sparse_opt::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-std::string train::describeRun(const Config &config, const Data &data) {
+using Codes = std::map<std::string, std::string>;
+
+std::string train::describeRun(const Config &config, const Data &data,
+                               const Codes &codes) {
   ordered_json values = ordered_json::object();
   for (const auto &[key, value] : decidingValues(config))
     values[key] = value;
-  return ordered_json{{"tokens", data.checksum()}, {"configuration", values}}
-      .dump();
+  ordered_json run = {{"tokens", data.checksum()}};
+  if (!codes.empty())
+    run["steps"] = codes;
+  run["configuration"] = values;
+  return run.dump();
 }
 
 /// The micro-batches of a step of the run that wrote the loaded checkpoint.
@@ -113,9 +119,11 @@ private:
 
 /// What differs between the run that wrote the loaded checkpoint, as its
 /// metadata says, and this one.
-static std::vector<std::string>
-findChanges(const Session &session, const Config &config, const Data &data) {
-  std::string text = describeRun(config, data);
+static std::vector<std::string> findChanges(const Session &session,
+                                            const Config &config,
+                                            const Data &data,
+                                            const Codes &codes) {
+  std::string text = describeRun(config, data, codes);
   json now = json::parse(text);
   // A checkpoint that no run wrote says nothing of one.
   if (!session.metadata().empty())
@@ -127,11 +135,18 @@ findChanges(const Session &session, const Config &config, const Data &data) {
   std::vector<std::string> changes;
   if (then["tokens"] != now["tokens"])
     changes.push_back(config.task == "arrays"
-                          ? "other data '" + config.data + "'"
+                          ? "other data '" + config.data.describe() + "'"
                           : "another token file '" + config.tokens + "'");
   if (std::string difference = session.stepDifference(); !difference.empty())
-    changes.push_back("another compilation of the step '" + config.step +
-                      "' (" + difference + ")");
+    changes.push_back("another compilation of the step '" +
+                      config.step.all().rbegin()->second + "' (" + difference +
+                      ")");
+  // What `lengths` says is compared below.
+  if (json &steps = then["steps"]; steps.is_object())
+    for (const auto &[length, code] : codes)
+      if (steps.contains(length) && steps[length] != code)
+        changes.push_back("another compilation of the step '" +
+                          config.step.all().at(std::stoll(length)) + "'");
 
   // Checkpoints of before the configuration was in them say nothing of it. A
   // key that is younger than a checkpoint had what is its default.
@@ -220,7 +235,8 @@ std::string train::loadNewest(Session &session, const RunFolder *folder,
 
 void train::requireSameRun(const Session &session,
                            const std::string &checkpoint, const Config &config,
-                           const Data &data, bool acceptChanges) {
+                           const Data &data, const Codes &codes,
+                           bool acceptChanges) {
   bsr_counters counters = session.counters();
   if (counters.seed != uint64_t(config.seed))
     fail("expected configuration key 'seed' to be that of the checkpoint (",
@@ -236,7 +252,7 @@ void train::requireSameRun(const Session &session,
     fail("expected configuration key 'steps' to be at least those of the "
          "checkpoint (",
          done, "), but got ", config.steps);
-  std::vector<std::string> changes = findChanges(session, config, data);
+  std::vector<std::string> changes = findChanges(session, config, data, codes);
   bool areSteps = changes.size() == 1 && changes[0].rfind("steps ", 0) == 0;
   if (!changes.empty() && !areSteps && !acceptChanges) {
     std::string all = join(changes);

@@ -16,12 +16,15 @@ namespace sparse_opt::train {
 /// What a checkpoint says of its run beside the state (JSON):
 ///
 ///     {"tokens": checksum of the token file or of the arrays,
+///      "steps": {length: what tells the code of a further step, ...},
 ///      "configuration": {key: value as YAML, ...}}
 ///
-/// with the keys that decide what the run learns, see `decidingValues`. The
-/// random state and the place in the data are functions of the seed and the
-/// number of the step, the schedules of the configuration and that number.
-std::string describeRun(const Config &config, const Data &data);
+/// without "steps" of a run that has one, and with the keys that decide what
+/// the run learns, see `decidingValues`. The random state and the place in the
+/// data are functions of the seed and the number of the step, the schedules of
+/// the configuration and that number. `codes`: of LengthSteps.
+std::string describeRun(const Config &config, const Data &data,
+                        const std::map<std::string, std::string> &codes);
 
 /// Loads the newest checkpoint that all stages have and that is intact in all
 /// of them, and returns its path, "" if the run was interrupted before its
@@ -34,7 +37,9 @@ std::string loadNewest(Session &session, const RunFolder *folder,
 /// Fails if the run is no longer the one that wrote `checkpoint`, which
 /// `session` has loaded, unless `acceptChanges`. It may have other steps.
 void requireSameRun(const Session &session, const std::string &checkpoint,
-                    const Config &config, const Data &data, bool acceptChanges);
+                    const Config &config, const Data &data,
+                    const std::map<std::string, std::string> &codes,
+                    bool acceptChanges);
 
 } // namespace sparse_opt::train
 

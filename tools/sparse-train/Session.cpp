@@ -19,24 +19,39 @@ static void check(bsr_status status) {
 
 Session::Session(const std::string &path, const std::string &device,
                  uint64_t seed) {
-  bsr_step *newStep;
-  check(bsr_step_load(path.c_str(), &newStep));
-  loaded.reset(newStep);
-  bsr_session *newSession;
-  check(bsr_session_create(newStep, device.c_str(), seed, &newSession));
-  session.reset(newSession);
+  open(path);
+  bsr_session *made;
+  check(bsr_session_create(step(), device.c_str(), seed, &made));
+  session.reset(made);
+  listBuffers();
+}
 
+Session::Session(const std::string &path, Session &source) {
+  open(path);
+  bsr_session *made;
+  check(bsr_session_continue(step(), source.session.get(), &made));
+  session.reset(made);
+  listBuffers();
+}
+
+void Session::open(const std::string &path) {
+  bsr_step *made;
+  check(bsr_step_load(path.c_str(), &made));
+  loaded.reset(made);
+}
+
+void Session::listBuffers() {
   others.resize(size_t(microBatches()));
-  for (int64_t i = 0; i < bsr_step_num_buffers(newStep); ++i) {
+  for (int64_t i = 0; i < bsr_step_num_buffers(step()); ++i) {
     bsr_buffer_info info;
-    check(bsr_step_buffer(newStep, i, &info));
+    check(bsr_step_buffer(step(), i, &info));
     if (info.kind != BSR_DENSE && info.kind != BSR_VALUES &&
         info.kind != BSR_OUTPUT)
       continue;
     if (addToMicroBatch(i, info.name))
       continue;
     const int64_t *whole;
-    check(bsr_step_whole_shape(newStep, i, &whole));
+    check(bsr_step_whole_shape(step(), i, &whole));
     int64_t wholeElements = std::accumulate(whole, whole + info.rank,
                                             int64_t(1), std::multiplies<>());
     all.push_back({i,

@@ -35,6 +35,10 @@ public:
   /// A session of the step in the library `path`, on `device` as
   /// bsr_session_create names it.
   Session(const std::string &path, const std::string &device, uint64_t seed);
+  /// A session of the step in the library `path` that trains the state of
+  /// `source`, which outlives it. What is of the state, the source reads,
+  /// writes, updates and saves.
+  Session(const std::string &path, Session &source);
 
   /// What steps for `device` are compiled for, "cpu" or a GPU's chip.
   static std::string targetOf(const std::string &device);
@@ -98,6 +102,10 @@ public:
   bsr_counters counters() const;
 
 private:
+  /// Loads the step in the library `path`.
+  void open(const std::string &path);
+  /// Lists the buffers of the step.
+  void listBuffers();
   /// Whether buffer `index` is that of a micro-batch behind the first.
   bool addToMicroBatch(int64_t index, const std::string &name);
 

@@ -83,9 +83,52 @@ static void requireStages(const Session &session, int64_t stages) {
          " stages, as --stages of compile.options says, but got one of ", own);
 }
 
-Session train::openSession(const Config &config, const Ranks &ranks) {
+/// What `buffer` begins with, in words.
+static std::string describeInit(const Buffer &buffer) {
+  return buffer.init.empty() ? "no rule" : buffer.init;
+}
+
+/// Fails unless the steps of `session` and `source` take the same numbers of
+/// each call, and let parameters and state begin with the same.
+static void requireSameCalls(const Session &session, const Session &source) {
+  for (const char *role : {"lr", "seed", "step", "apply"})
+    if (!session.findRole(role) != !source.findRole(role))
+      fail("expected ", source.findRole(role) ? "an" : "no",
+           " argument of role '", role, "', as the source has it, but got ",
+           session.findRole(role) ? "one" : "none");
+  for (const Buffer &buffer : session.buffers())
+    if (const Buffer *other = source.find(buffer.name);
+        other && buffer.carried && buffer.init != other->init)
+      fail("expected '", buffer.name, "' to begin with ", describeInit(*other),
+           ", but got ", describeInit(buffer));
+  if (session.microBatches() != source.microBatches())
+    fail("expected runs of ", source.microBatches(),
+         " micro-batches, as the source has them, but got ",
+         session.microBatches());
+}
+
+/// The session of the step in the library `path` for batches of `length`, on
+/// the state of `source`.
+static Session shareState(const std::string &path, int64_t length,
+                          SessionOfLength &source) {
+  try {
+    Session session(path, source.session);
+    requireSameCalls(session, source.session);
+    return session;
+  } catch (const Error &error) {
+    fail(error.sentence, ": the step for length ", length,
+         " has to train what that for length ", source.length, " does");
+  }
+}
+
+std::vector<SessionOfLength> train::openSessions(const Config &config,
+                                                 const Ranks &ranks) {
   Place place(config, ranks);
   bool isStage = place.stages > 1;
+  if (isStage && config.step.haveLengths())
+    fail("expected configuration key 'step' to be one file beside --stages of "
+         "compile.options, but got one for each of ",
+         describe(config.step.lengths()));
   Config compiled = config;
   std::vector<std::string> &options = compiled.compileOptions;
   if (isStage)
@@ -101,13 +144,20 @@ Session train::openSession(const Config &config, const Ranks &ranks) {
     std::string target = Session::targetOf(device);
     if (place.replica)
       ranks.wait();
-    std::string path = compileStep(compiled, target);
+    std::map<int64_t, std::string> paths = compileSteps(compiled, target);
     if (!place.replica)
       ranks.wait();
-    Session session(path, device, config.seed);
-    if (isStage)
-      requireStages(session, place.stages);
-    return session;
+    std::vector<SessionOfLength> sessions;
+    for (auto path = paths.rbegin(); path != paths.rend(); ++path) {
+      auto [length, library] = *path;
+      sessions.push_back(
+          {length, sessions.empty()
+                       ? Session(library, device, config.seed)
+                       : shareState(library, length, sessions.front())});
+      if (isStage)
+        requireStages(sessions.back().session, place.stages);
+    }
+    return sessions;
   };
   if (config.device != "auto")
     return open(config.device);

@@ -42,9 +42,19 @@ struct WeightShape {
 std::vector<WeightShape> listWeights(const Session &session, const Ranks &ranks,
                                      const Place &place);
 
-/// The session that `config` asks for. Of device "auto" a GPU's, or, with the
-/// reason why not, the processor's: always where processes train together.
-Session openSession(const Config &config, const Ranks &ranks);
+/// The step for batches of one length, and its memory.
+struct SessionOfLength {
+  int64_t length;
+  Session session;
+};
+
+/// The sessions that `config` asks for, one for each length of its step. The
+/// first, of the longest, has the state, which the others train, too. On device
+/// "auto" they are a GPU's, or, with the reason why not, the processor's:
+/// always where processes train together. Fails where steps do not train the
+/// same state.
+std::vector<SessionOfLength> openSessions(const Config &config,
+                                          const Ranks &ranks);
 
 /// How often a process runs the step of `session` in a training step; fails if
 /// that is no whole number.

@@ -31,6 +31,18 @@ ordered_json Summary::toJson() const {
   std::optional<double> stepTime = totals.stepTime(), rate;
   if (stepTime)
     rate = tokensPerStep / *stepTime;
+  ordered_json lengths;
+  std::vector<double> rates;
+  for (const auto &[length, own] : totals.lengths()) {
+    rates.insert(rates.end(), own.tokensPerSecond.begin(),
+                 own.tokensPerSecond.end());
+    lengths[std::to_string(length)] = {
+        {"steps", own.stepTimes.size()},
+        {"median_step_time", median(own.stepTimes)},
+        {"tokens_per_s", median(own.tokensPerSecond)}};
+  }
+  if (!rates.empty())
+    rate = median(rates);
   Blocks blocks = countBlocks(session);
   ordered_json summary = {
       {"step", bsr_step_name(session.step())},
@@ -56,6 +68,8 @@ ordered_json Summary::toJson() const {
       {"blocks_regrown", counters.blocks_regrown},
       {"recompilations", counters.recompilations},
       {"reallocations", counters.reallocations}};
+  if (!lengths.is_null())
+    summary["lengths"] = lengths;
   if (ranks.areJoined()) {
     // Of rank 0, since this program began.
     bsr_communicator_counters reduced = ranks.counters();
@@ -79,6 +93,14 @@ std::string Summary::describe() const {
   bsr_counters counters = session.counters();
   std::optional<double> entropy = data.unigramEntropy();
   char text[512];
+  std::string ofLengths;
+  for (const auto &[length, own] : totals.lengths()) {
+    std::snprintf(text, sizeof(text),
+                  "length %lld: %zu steps, median %.1f ms, %.0f tokens/s\n",
+                  (long long)length, own.stepTimes.size(),
+                  median(own.stepTimes) * 1e3, median(own.tokensPerSecond));
+    ofLengths += text;
+  }
   std::snprintf(
       text, sizeof(text),
       "held-out loss %s at the start, %s at the end%s%s\n"
@@ -92,5 +114,5 @@ std::string Summary::describe() const {
       (long long)counters.pattern_updates, (long long)counters.blocks_pruned,
       (long long)counters.blocks_regrown, (long long)counters.recompilations,
       (long long)counters.reallocations);
-  return ranks.size() > 1 ? text + train::describe(memory) : text;
+  return text + ofLengths + (ranks.size() > 1 ? train::describe(memory) : "");
 }

@@ -17,10 +17,10 @@ namespace sparse_opt::train {
 /// timers were reset: by kind of work, then the kernels that took the most.
 std::string describeTimers(const bsr_step *step);
 
-/// A line about means over processes between two readings of counters, while
-/// the timers of `step` counted: what they took and what the step waited for
-/// them. The rest was hidden behind kernels.
-std::string describeReductions(const bsr_step *step,
+/// A line about means over processes between two readings of counters, in
+/// `runs` runs of steps: what they took and what steps waited for them. The
+/// rest was hidden behind kernels.
+std::string describeReductions(int64_t runs,
                                const bsr_communicator_counters &before,
                                const bsr_communicator_counters &after);
 

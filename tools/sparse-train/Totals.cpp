@@ -10,8 +10,7 @@ using namespace sparse_opt::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-/// The middle one of `values`, of which there is one at least.
-static double median(std::vector<double> values) {
+double sparse_opt::train::median(std::vector<double> values) {
   auto middle = values.begin() + values.size() / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -31,8 +30,15 @@ void Totals::take(const Json &entry) {
       firstLoss = loss;
     if (step == steps)
       lastLoss = loss;
-    if (std::optional<double> time = read("step_time"))
+    std::optional<double> time = read("step_time"), length = read("length"),
+                          rate = read("tokens_per_s");
+    if (time)
       stepTimes.push_back(*time);
+    if (time && rate && length) {
+      OfLength &own = ofLengths[int64_t(*length)];
+      own.stepTimes.push_back(*time);
+      own.tokensPerSecond.push_back(*rate);
+    }
     if (std::optional<double> flops = read("flops")) {
       trainingFlops += *flops;
       ++countedSteps;

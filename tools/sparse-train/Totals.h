@@ -6,11 +6,15 @@
 #define BSR_TOOLS_SPARSETRAIN_TOTALS_H
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 namespace sparse_opt::train {
+
+/// The middle one of `values`, of which there is one at least.
+double median(std::vector<double> values);
 
 /// What a summary says of the lines of the metrics, those of a run of `steps`
 /// steps.
@@ -25,6 +29,12 @@ public:
 
   /// The median of the steps' times.
   std::optional<double> stepTime() const;
+  /// What steps of one length took.
+  struct OfLength {
+    std::vector<double> stepTimes, tokensPerSecond;
+  };
+  /// The same of each length that lines tell, of runs with several.
+  const std::map<int64_t, OfLength> &lengths() const { return ofLengths; }
   /// The floating-point operations of `done` steps, if all say theirs.
   std::optional<double> flops(int64_t done) const;
   /// Whether the first and the last losses are known.
@@ -42,6 +52,7 @@ private:
 
   int64_t steps;
   std::vector<double> stepTimes;
+  std::map<int64_t, OfLength> ofLengths;
   /// Of as many steps.
   double trainingFlops = 0;
   int64_t countedSteps = 0;

@@ -19,9 +19,13 @@ static void check(bsr_status status) {
     fail(bsr_last_error());
 }
 
-Trace::Trace(const Session &session, const Ranks &ranks)
-    : step(session.step()), ranks(ranks) {
-  check(bsr_step_read_trace_events(step, 0, nullptr, 0, &numRead));
+Trace::Trace(LengthSteps &steps, const Ranks &ranks) : ranks(ranks) {
+  for (const LengthStep &own : steps.all()) {
+    const bsr_step *step = own.session.step();
+    int64_t numRead;
+    check(bsr_step_read_trace_events(step, 0, nullptr, 0, &numRead));
+    sources.push_back({step, numRead});
+  }
   ranks.trace();
   auto name = [&](const char *what, int64_t row, const std::string &text) {
     events.push_back({{"name", what},
@@ -48,7 +52,8 @@ void Trace::addSpan(int64_t row, const std::string &name,
                     {"args", std::move(details)}});
 }
 
-void Trace::add() {
+void Trace::add(Source &source) {
+  auto &[step, numRead] = source;
   int64_t count, timers = bsr_step_num_timers(step);
   check(bsr_step_read_trace_events(step, 0, nullptr, 0, &count));
   std::vector<bsr_trace_event> all(size_t(count - numRead));
@@ -64,6 +69,11 @@ void Trace::add() {
     addSpan(stepRow, timer.kernel, timer.kind, all[i - 1].ended, all[i].ended,
             {{"operands", timer.operands}});
   }
+}
+
+void Trace::add() {
+  for (Source &source : sources)
+    add(source);
   for (const bsr_reduction_event &event : ranks.takeEvents())
     addSpan(communicationRow,
             "mean of " + std::to_string(event.tensors) + " tensors",

@@ -6,8 +6,8 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_TRACE_H
 #define BSR_TOOLS_SPARSETRAIN_TRACE_H
 
+#include "LengthSteps.h"
 #include "Ranks.h"
-#include "Session.h"
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,8 +20,8 @@ namespace sparse_opt::train {
 /// traces of processes of one machine fit together.
 class Trace {
 public:
-  /// Of `session`, a step compiled with timers.
-  Trace(const Session &session, const Ranks &ranks);
+  /// Of `steps`, compiled with timers.
+  Trace(LengthSteps &steps, const Ranks &ranks);
 
   /// Adds all since the construction or the last call of this.
   void add();
@@ -36,9 +36,17 @@ private:
   void addSpan(int64_t row, const std::string &name, const std::string &kind,
                int64_t began, int64_t ended, nlohmann::ordered_json details);
 
-  const bsr_step *step;
+  /// A step, and how many of its events were added.
+  struct Source {
+    const bsr_step *step;
+    int64_t numRead;
+  };
+
+  /// Adds the events of a step.
+  void add(Source &source);
+
+  std::vector<Source> sources;
   const Ranks &ranks;
-  int64_t numRead = 0; // events of the step that were added
   nlohmann::ordered_json events = nlohmann::ordered_json::array();
 };
 

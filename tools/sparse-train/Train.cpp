@@ -9,22 +9,20 @@
 #include "Data.h"
 #include "FirstValues.h"
 #include "Host.h"
+#include "LengthSteps.h"
 #include "Memory.h"
 #include "PatternStatistics.h"
 #include "PatternUpdates.h"
 #include "Progress.h"
 #include "Ranks.h"
 #include "Rate.h"
-#include "Results.h"
 #include "Resume.h"
 #include "RunFolder.h"
-#include "Scalar.h"
 #include "Session.h"
 #include "Stages.h"
 #include "StepCounts.h"
 #include "StopSignal.h"
 #include "Summary.h"
-#include "Timers.h"
 #include "Totals.h"
 #include "Trace.h"
 #include "Tracker.h"
@@ -76,31 +74,26 @@ public:
   Run(const Config &given, const RunFolder *folder, Existing existing,
       bool timers, int64_t traceSteps, const Ranks &ranks)
       : config(given), folder(folder), ranks(ranks), traceSteps(traceSteps),
-        place(given, ranks), data(Data::read(given)), session(open()),
-        runs(countRuns(config, place, session)),
-        batches(data.batches(session, config)),
-        rate(session, session.findRole("lr")),
-        stepSeed(session, session.findRole("seed")),
-        stepNumber(session, session.findRole("step")),
-        apply(session, session.findRole("apply")), results(session),
-        phases(session), allWeights(listWeights(session, ranks, place)),
+        place(given, ranks), data(Data::read(given)), steps(open()),
+        session(steps.first().session), runs(countRuns(config, place, session)),
+        allWeights(listWeights(session, ranks, place)),
         patternUpdates(config.sparsity.rules(), config.steps, session,
                        allWeights),
         agreement(ranks, config.checkpointMinutes), totals(config.steps) {
-    if (!session.findRole("loss"))
-      fail("expected the step to have a result with role 'loss', but got none");
     if (runs > 1 && !session.findRole("apply"))
       fail("expected the step to have an argument with role 'apply', which "
            "accumulate ",
            config.accumulate, " needs, but got none");
-    if (timers && !bsr_step_num_timers(session.step()))
-      fail("expected a step compiled with --timers, but got '", config.step,
-           "', which has none");
-    ranks.requireSame({"step"}, {xxh64(bsr_step_name(session.step()))});
-    ranks.requireSame({"compilation of the step"},
-                      {xxh64(bsr_step_manifest_text(session.step()))},
-                      place.stages);
-    ranks.join(session);
+    for (LengthStep &own : steps.all()) {
+      const bsr_step *step = own.session.step();
+      if (timers && !bsr_step_num_timers(step))
+        fail("expected a step compiled with --timers, but got '",
+             config.step.all().at(own.length), "', which has none");
+      ranks.requireSame({"step"}, {xxh64(bsr_step_name(step))});
+      ranks.requireSame({"compilation of the step"},
+                        {xxh64(bsr_step_manifest_text(step))}, place.stages);
+      ranks.join(own.session);
+    }
     std::string checkpoint = begin(existing);
     requireSameState(/*andBuffers=*/true);
     if (traceSteps && traceSteps >= config.steps - done())
@@ -149,11 +142,12 @@ public:
             trace->write(config.run);
         }
         // The first run finds cold memory and no threads.
+        if (LengthStep &own = steps.at(done() - 1); ++own.stepsHere == 1)
+          bsr_step_reset_timers(own.session.step());
         if (++stepsHere == 1) {
-          bsr_step_reset_timers(session.step());
           reducedBefore = ranks.counters();
           if (traceSteps)
-            trace.emplace(session, ranks);
+            trace.emplace(steps, ranks);
         }
         progress.update(done(), details);
       }
@@ -165,12 +159,7 @@ public:
     Memory memory = measureMemory(session, ranks);
     if (folder)
       summarize(wasDone, memory);
-    if (bsr_step_num_timers(session.step()))
-      std::printf("%s", describeTimers(session.step()).c_str());
-    if (bsr_step_num_timers(session.step()) && ranks.size() > 1)
-      std::printf("%s", describeReductions(session.step(), reducedBefore,
-                                           ranks.counters())
-                            .c_str());
+    std::printf("%s", steps.describeTimes(ranks, reducedBefore).c_str());
     return 0;
   }
 
@@ -181,42 +170,57 @@ public:
   void trainDry() {
     train::describe(session, patternUpdates);
     describeWeights(session);
-    double loss = 0, time = 0, batchTime = 0;
-    // The first run finds cold memory and no threads, the second one other
-    // weights.
-    for (bool isFirst : {true, false}) {
-      auto start = std::chrono::steady_clock::now();
-      double sum =
-          runBatches(0, learningRate(config, 0, sparsity()), false, batchTime)
-              .loss;
-      time = secondsSince(start);
-      if (isFirst)
-        loss = requireFinite(sum / double(runs), "loss of", 1);
+    double all = 0, bytes = 0; // seconds of the run; of memory
+    std::string times;
+    if (steps.areSeveral())
+      session.snapshot();
+    for (LengthStep &own : steps.all()) {
+      double loss = 0, time = 0, batchTime = 0;
+      // The first run finds cold memory and no threads, the second one other
+      // weights.
+      for (bool isFirst : {true, false}) {
+        auto start = std::chrono::steady_clock::now();
+        double sum = runBatches(own, 0, learningRate(config, 0, sparsity()),
+                                false, batchTime)
+                         .loss;
+        time = secondsSince(start);
+        if (isFirst)
+          loss = requireFinite(sum / double(runs), "loss of", 1);
+      }
+      if (steps.areSeveral())
+        session.restore();
+      std::string name = steps.nameOf(own, "length ", ": ");
+      std::printf("%sloss %.4f of the first batch\n", name.c_str(), loss);
+      char line[128];
+      std::snprintf(line, sizeof line,
+                    "step: %.3g ms, measured when it ran for the second time\n",
+                    time * 1e3);
+      times += name + line;
+      all += time * config.lengths.expected(config.steps, own.length);
+      bytes += double(own.session.counters().bytes);
     }
     std::printf(
-        "loss %.4f of the first batch\n"
         "memory: %.3g MiB of the step, at most %.0f MiB of the process\n"
-        "step: %.3g ms, measured when it ran for the second time\n"
+        "%s"
         "run: about %s for %lld steps, without what is between them: updates "
         "of patterns, held-out losses, checkpoints\n"
         "dry run: nothing is written, the weights are gone\n",
-        loss, session.counters().bytes / 1048576.0, peakMemory() / 1048576.0,
-        time * 1e3, formatTime(time * double(config.steps)).c_str(),
-        (long long)config.steps);
+        bytes / 1048576.0, peakMemory() / 1048576.0, times.c_str(),
+        formatTime(all).c_str(), (long long)config.steps);
   }
 
 private:
   /// Opens the session, once all processes are known to have the same
   /// configuration: before they compile, and before they do together what it
   /// asks for. The step says the task if the configuration does not.
-  Session open() {
+  LengthSteps open() {
     ranks.requireSame({"version", "configuration",
                        config.task == "arrays" ? "data" : "token file"},
                       {xxh64(tools::describeVersion("sparse-train")),
                        xxh64(sharedConfiguration()), data.checksum()});
-    Session opened = openSession(config, ranks);
-    config.task = Data::taskOf(opened, config);
-    return opened;
+    std::vector<SessionOfLength> opened = openSessions(config, ranks);
+    config.task = Data::taskOf(opened.front().session, config);
+    return LengthSteps(std::move(opened), data, config);
   }
 
   /// All that must be the same everywhere for processes to call each other in
@@ -238,6 +242,7 @@ private:
     std::string checkpoint;
     if (isResumed(existing))
       checkpoint = resume(existing == Existing::ResumeChanged);
+    steps.takeConstants(config.values);
     if (!checkpoint.empty())
       return checkpoint;
     FirstValues values(config.values, session);
@@ -261,7 +266,8 @@ private:
              "' to hold a run, but got none");
       std::printf("note: the run has no checkpoint yet; it begins again\n");
     } else if (folder) {
-      requireSameRun(session, checkpoint, config, data, acceptChanges);
+      requireSameRun(session, checkpoint, config, data, steps.codes(),
+                     acceptChanges);
     }
     // That of the stage; all processes take part in all.
     std::string own;
@@ -284,70 +290,85 @@ private:
   /// Steps that are done.
   int64_t done() const { return session.counters().steps / config.accumulate; }
 
-  /// The floating-point operations of a training step with the blocks that are
-  /// stored now, of all processes that run this stage; none if the compiler did
-  /// not count them.
-  std::optional<double> countFlops(bool scores) const {
-    double run = double(session.flops(/*scores=*/false));
+  /// The floating-point operations of a training step of `own` with the blocks
+  /// that are stored now, of all processes that run this stage; none if the
+  /// compiler did not count them.
+  std::optional<double> countFlops(const LengthStep &own, bool scores) const {
+    double run = double(own.session.flops(/*scores=*/false));
     if (run < 0)
       return std::nullopt;
     return double(place.replicas) *
-           (double(runs - 1) * run + double(session.flops(scores)));
+           (double(runs - 1) * run + double(own.session.flops(scores)));
   }
 
-  int64_t tokensPerStep() const {
-    return batches->tokensPerBatch() * config.accumulate;
+  int64_t tokensPerStep(const LengthStep &own) const {
+    return own.batches->tokensPerBatch() * config.accumulate;
   }
 
   /// Sets every argument but the batch for the micro-batch `micro` of step
   /// `step`, both counted from 0.
-  void setArguments(int64_t step, int64_t micro, double stepRate) {
-    rate.set(stepRate);
-    stepSeed.set(int32_t(SplitMix64(config.seed, stepSeedStream,
+  void setArguments(const LengthStep &own, int64_t step, int64_t micro,
+                    double stepRate) {
+    own.rate.set(stepRate);
+    own.seed.set(int32_t(SplitMix64(config.seed, stepSeedStream,
                                     step * config.accumulate + micro)
                              .below(uint64_t(1) << 31)));
-    stepNumber.set(step);
+    own.number.set(step);
   }
 
   /// Runs the step, with scores of blocks if these are needed; `isLast`: for
   /// the last time before its update.
-  void runStep(bool isLast, bool scores = false) {
-    apply.set(isLast);
+  void runStep(LengthStep &own, bool isLast, bool scores = false) {
+    own.apply.set(isLast);
     if (scores)
-      session.runScores();
+      own.session.runScores();
     else
-      session.run();
+      own.session.run();
   }
 
-  /// Adds the mean loss on the held-out batches, and that of the step's other
-  /// results, to `entry`; the state is left as it was.
+  /// Adds the mean loss on the held-out batches of the first step, and that of
+  /// its other results, to `entry`, and the losses of further steps; the state
+  /// is left as it was.
   void measureHeldOut(ordered_json &entry) {
-    int64_t step = done();
-    Results::Sums sums;
     session.snapshot();
+    for (LengthStep &own : steps.all()) {
+      Results::Sums means = measureHeldOut(own);
+      bool isFirst = &own == &steps.first();
+      entry["held_out" + (isFirst ? "" : "_" + std::to_string(own.length))] =
+          means.loss;
+      if (isFirst)
+        for (const auto &[name, mean] : means.others)
+          entry["held_out_" + name] = mean;
+    }
+  }
+
+  /// The mean results of the step `own` on the held-out batches. Leaves the
+  /// state as the session's snapshot has it.
+  Results::Sums measureHeldOut(LengthStep &own) {
+    Results::Sums sums;
     // Means are taken over processes and micro-batches: each has its share of
     // batches, or, where that is not the same for all, all of them.
-    int64_t own = session.microBatches(), all = place.replicas * own;
+    int64_t micros = session.microBatches(), all = place.replicas * micros;
     bool areShared = config.heldOutBatches % all == 0;
     int64_t count = config.heldOutBatches / (areShared ? all : 1);
     for (int64_t run = 0; run < count; ++run) {
-      for (int64_t micro = 0; micro < own; ++micro) {
-        session.select(micro);
-        batches->fillHeldOut(areShared ? place.microBatch(run * own + micro)
-                                       : run,
-                             config.heldOutBatches);
-        setArguments(step, 0, 0);
+      for (int64_t micro = 0; micro < micros; ++micro) {
+        own.session.select(micro);
+        own.batches->fillHeldOut(
+            areShared ? place.microBatch(run * micros + micro) : run,
+            config.heldOutBatches);
+        setArguments(own, done(), 0, 0);
       }
-      runStep(/*isLast=*/runs == 1);
-      results.addTo(sums);
+      runStep(own, /*isLast=*/runs == 1);
+      own.results.addTo(sums);
       session.restore();
     }
     if (runs > 1 && session.accumulates())
       sums.takeMeans(ranks);
-    entry["held_out"] =
-        requireFinite(sums.loss / count, "held-out loss after", step);
-    for (const auto &[name, sum] : sums.others)
-      entry["held_out_" + name] = sum / count;
+    sums.loss = requireFinite(sums.loss / count, "held-out loss after", done());
+    for (auto &[name, sum] : sums.others)
+      sum /= count;
+    return sums;
   }
 
   /// The share of the elements of weights with patterns that is not stored, if
@@ -358,27 +379,27 @@ private:
                : 1 - storedShare(session, ranks, place, allWeights);
   }
 
-  /// Runs the batches of training step `step`, the last one with `scores` of
-  /// blocks or without, and returns the sums of their results. Adds the time
-  /// that it took to make them to `batchTime`.
-  Results::Sums runBatches(int64_t step, double stepRate, bool scores,
-                           double &batchTime) {
+  /// Runs the batches of training step `step` by `own`, the last one with
+  /// `scores` of blocks or without, and returns the sums of their results. Adds
+  /// the time that it took to make them to `batchTime`.
+  Results::Sums runBatches(LengthStep &own, int64_t step, double stepRate,
+                           bool scores, double &batchTime) {
     Results::Sums sums;
     for (int64_t run = 0; run < runs; ++run) {
       auto batchStart = std::chrono::steady_clock::now();
-      for (int64_t own = 0; own < session.microBatches(); ++own) {
-        int64_t micro = place.microBatch(run * session.microBatches() + own);
-        session.select(own);
-        batches->fillTrain(step, micro);
-        setArguments(step, micro, stepRate);
+      for (int64_t i = 0; i < session.microBatches(); ++i) {
+        int64_t micro = place.microBatch(run * session.microBatches() + i);
+        own.session.select(i);
+        own.batches->fillTrain(step, micro);
+        setArguments(own, step, micro, stepRate);
       }
       batchTime += secondsSince(batchStart);
       bool isLast = run == runs - 1;
       // The last run's results are means already.
       if (isLast && run && session.accumulates())
         sums.takeMeans(ranks);
-      runStep(isLast, isLast && scores);
-      results.addTo(sums);
+      runStep(own, isLast, isLast && scores);
+      own.results.addTo(sums);
     }
     return sums;
   }
@@ -386,13 +407,14 @@ private:
   /// One step and what is due after it. Returns a line about it.
   std::string trainStep() {
     int64_t step = done();
+    LengthStep &own = steps.at(step);
     double stepRate = learningRate(config, step, sparsity());
     double batchTime = 0;
     bool scores = patternUpdates.needScores(step + 1);
-    std::optional<double> flops = countFlops(scores);
+    std::optional<double> flops = countFlops(own, scores);
     auto start = std::chrono::steady_clock::now();
-    phases.start();
-    Results::Sums sums = runBatches(step, stepRate, scores, batchTime);
+    own.phases.start();
+    Results::Sums sums = runBatches(own, step, stepRate, scores, batchTime);
     double time = secondsSince(start);
     double stepLoss = sums.loss / runs;
     ++step;
@@ -402,13 +424,15 @@ private:
                           {"loss", stepLoss},
                           {"lr", stepRate},
                           {"step_time", time},
-                          {"tokens_per_s", tokensPerStep() / time},
+                          {"tokens_per_s", tokensPerStep(own) / time},
                           {"batch_time", batchTime}};
+    if (steps.areSeveral())
+      entry["length"] = own.length;
     if (flops)
       entry["flops"] = *flops;
-    if (phases.known()) {
-      entry["forward_backward_time"] = phases.forwardBackward();
-      entry["optimizer_time"] = phases.optimizer();
+    if (own.phases.known()) {
+      entry["forward_backward_time"] = own.phases.forwardBackward();
+      entry["optimizer_time"] = own.phases.optimizer();
     }
     for (const auto &[name, sum] : sums.others)
       entry[name] = sum / runs;
@@ -446,11 +470,11 @@ private:
       agreement.hasSaved();
     }
 
-    char line[128];
+    char line[160];
     std::snprintf(line, sizeof(line),
-                  "  loss %.4f  held-out %.4f  %.1f ms  %.0f tokens/s",
-                  stepLoss, totals.newestHeldOut, time * 1e3,
-                  tokensPerStep() / time);
+                  "%s  loss %.4f  held-out %.4f  %.1f ms  %.0f tokens/s",
+                  steps.nameOf(own, "  length ", "").c_str(), stepLoss,
+                  totals.newestHeldOut, time * 1e3, tokensPerStep(own) / time);
     return line;
   }
 
@@ -460,7 +484,7 @@ private:
     std::string path = folder ? folder->checkpoint(step) : "";
     if (folder) {
       tracker->flush();
-      session.save(path, describeRun(config, data));
+      session.save(path, describeRun(config, data, steps.codes()));
     } else if (session.isSharded()) {
       session.save("", "");
     }
@@ -490,8 +514,13 @@ private:
   /// Prints the summary, and writes it: unless the run was done before, and its
   /// metrics say less than the summary that was written then.
   void summarize(bool wasDone, const Memory &memory) const {
-    Summary summary = {session, totals, data,           ranks,
-                       memory,  done(), tokensPerStep()};
+    Summary summary = {session,
+                       totals,
+                       data,
+                       ranks,
+                       memory,
+                       done(),
+                       tokensPerStep(steps.first())};
     if (totals.isWhole() || !wasDone || !folder->has("summary.json"))
       folder->write("summary.json", summary.toJson().dump(2) + "\n");
     std::printf("%s", summary.describe().c_str());
@@ -506,12 +535,9 @@ private:
   bsr_communicator_counters reducedBefore = {};
   const Place place;
   Data data;
-  Session session;
+  LengthSteps steps;
+  Session &session;   // of the first of them, which has the state
   const int64_t runs; // of a training step
-  std::unique_ptr<Batches> batches;
-  Scalar rate, stepSeed, stepNumber, apply;
-  Results results;
-  PhaseTimes phases;
   const std::vector<WeightShape> allWeights;
   PatternUpdates patternUpdates;
   std::optional<Tracker> tracker;

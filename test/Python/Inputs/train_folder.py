@@ -49,3 +49,10 @@ def train(folder: Path, *settings: str) -> list[float]:
     subprocess.run(command, check=True, capture_output=True)
     lines = (folder / "run" / "metrics.jsonl").read_text().splitlines()
     return [entry["loss"] for entry in map(json.loads, lines) if "loss" in entry]
+
+
+def resume(run: Path) -> None:
+    """Goes on with a run from its newest checkpoint."""
+    cache = f"compile.cache={run.parent / 'cache'}"
+    command = ["sparse-train", "--resume", str(run), "--set", cache]
+    subprocess.run(command, check=True, capture_output=True)

@@ -45,6 +45,15 @@
 #ifndef VERSION
 #define VERSION ""
 #endif
+#ifndef STEP_ROLE
+#define STEP_ROLE "step"
+#endif
+#ifndef EXTRA_ROLE
+#define EXTRA_ROLE "batch"
+#endif
+#ifndef MICRO_ENTRY
+#define MICRO_ENTRY ""
+#endif
 #ifndef SLOTS
 #define SLOTS 4
 #endif
@@ -54,7 +63,11 @@
 #define POINTERS 5
 #endif
 
-enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
+#ifndef LENGTH
+#define LENGTH 16
+#endif
+
+enum { B = 4, T = LENGTH, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
 #define TEXT_OF(number) #number
 #define TEXT(macro) TEXT_OF(macro)
 
@@ -93,7 +106,7 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
 #define STAGE_ENTRY
 #endif
 #ifdef EXTRA
-#define EXTRA_BUFFER "," BUFFER(EXTRA, "dense", "batch", "f32", "[4]", OTHER)
+#define EXTRA_BUFFER "," BUFFER(EXTRA, "dense", EXTRA_ROLE, "f32", "[4]", OTHER)
 #else
 #define EXTRA_BUFFER
 #endif
@@ -106,13 +119,13 @@ const char bsr_step_manifest[] =
     BUFFER("state.table", "dense", "param", "f32", "[512, 1]", TABLE_BEGINS) ","
     BUFFER("state.w", "values", "param", "f32", VALUES_SHAPE, CARRIED("normal(0.02)") PATTERN) ","
     BUFFER("state.m.w", "values", "state", "f32", VALUES_SHAPE, CARRIED("zeros") PATTERN) ","
-    BUFFER(IDS_NAME, "dense", "batch", "i32", "[4, 16]", OTHER) ","
+    BUFFER(IDS_NAME, "dense", "batch", "i32", "[4, " TEXT(LENGTH) "]", OTHER) ","
     BUFFER("batch.positions", "dense", "batch", "i32", "[4, 3]", OTHER) ","
     BUFFER("batch.labels", "dense", "batch", LABELS_TYPE, "[4, 3]", OTHER) ","
     BUFFER("batch.weights", "dense", "batch", "f32", WEIGHTS_SHAPE, OTHER) ","
     BUFFER("lr", "dense", "lr", "f32", LR_SHAPE, OTHER) ","
     BUFFER("seed", "dense", "seed", "i32", "[]", OTHER) ","
-    BUFFER("step", "dense", "step", "i64", "[]", OTHER) ","
+    BUFFER("step", "dense", STEP_ROLE, "i64", "[]", OTHER) ","
     BUFFER("state.w", "row_ptr", "pattern", "i32", "[" TEXT(POINTERS) "]", OTHER PATTERN) ","
     BUFFER("state.w", "col_idx", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
     BUFFER("state.w", "slot", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
@@ -127,7 +140,7 @@ const char bsr_step_manifest[] =
     "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
     "\"col_ptr\": 14, \"row_idx\": 15, \"slot_t\": 16}}],"
     "\"products\": {\"spmm\": 1, \"spmm_transposed\": 1, \"sddmm\": 1, \"dense\": 2},"
-    "\"left_dense\": 0" FLOPS_ENTRY SCORES_ENTRY COMMUNICATES_ENTRY STAGE_ENTRY "}";
+    "\"left_dense\": 0" FLOPS_ENTRY SCORES_ENTRY COMMUNICATES_ENTRY STAGE_ENTRY MICRO_ENTRY "}";
 // clang-format on
 
 int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
