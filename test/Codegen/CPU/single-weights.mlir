@@ -30,7 +30,10 @@
 
 // Rows of 32 tokens: 32 fill a first-level cache of 4 KiB, sums of 40 lines three eighths of 16 KiB.
 // SMALL-LABEL: func private @ordered
-// SMALL-SAME:    memref<80x4xi32>, %{{[^:]*}}: memref<2x3x34xi32>, %{{[^:]*}}: memref<2x3x40xi32>
+// Each line of a chunk prefetches its share of the rows of the next one.
+// SMALL-SAME:    %[[X:[^:]*]]: memref<96x1024xf32>, %{{.*}}: memref<80x4xi32>, %{{[^:]*}}: memref<2x3x34xi32>, %{{[^:]*}}: memref<2x3x40xi32>
+// SMALL:         scf.for %{{.*}} step %c3 {
+// SMALL:           memref.prefetch %[[X]]{{.*}} read
 
 // Rows of 64 tokens: 128 fill 32 KiB. A work item is one panel.
 // WIDE-LABEL:  func private @ordered
