@@ -206,17 +206,25 @@ void SingleEmitter::emit() {
 
 SmallVector<MemRefType> bsr::getOrderMemory(Operation *product,
                                             CPUTarget target) {
-  std::optional<WeightOrder> order = WeightOrder::match(product, target);
-  return order ? order->getScratch() : SmallVector<MemRefType>();
+  if (std::optional<WeightOrder> order = WeightOrder::match(product, target))
+    return order->getScratch();
+  SmallVector<MemRefType> types;
+  if (auto op = dyn_cast<SpMMOp>(product))
+    if (MemRefType type = getOrderedValues(op, target))
+      types.push_back(type);
+  return types;
 }
 
 void bsr::emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
                           const PatternViews &patterns, ValueRange scratch,
                           Epilogue epilogue) {
-  WeightOrder order = *WeightOrder::match(op, e.target);
+  std::optional<WeightOrder> order = WeightOrder::match(op, e.target);
+  if (!order)
+    return emitGatheredSpMM(e, op, output, patterns, epilogue, scratch.front());
   View lines = *getWalkedView(op, e.target);
-  order.emit(e, patterns.at({op.getPattern(), lines}), op.getValues(), scratch);
-  SingleEmitter(e, op, output, order, epilogue).emit();
+  order->emit(e, patterns.at({op.getPattern(), lines}), op.getValues(),
+              scratch);
+  SingleEmitter(e, op, output, *order, epilogue).emit();
 }
 
 void bsr::emitOrdered(Emitter &e, Operation *product, Value output,

@@ -171,3 +171,52 @@ func.func @step(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) 
       outs(%e : tensor<112x1024xf32>) -> tensor<112x1024xf32>
   return %y : tensor<112x1024xf32>
 }
+
+// -----
+
+!pattern = !bsr.pattern<80x96, block = 1x8, slots = 300>
+
+// Blocks of one input: their values are put in the order of the view first. For fewer panels they are read where they lie.
+// CHECK-LABEL: func private @in_order
+// CHECK-SAME:    %[[V:[^:]*]]: memref<300x1x8xf32>, %[[X:[^:]*]]: memref<80x1024xf32>, %{{[^:]*}}: memref<96x1024xf32>, %[[ORDERED:[^:]*]]: memref<300x1x8xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:           vector.load %[[V]]{{.*}} vector<8xf32>
+// CHECK:           vector.store %{{.*}}, %[[ORDERED]]{{.*}} vector<8xf32>
+// CHECK:         scf.forall
+// CHECK-NOT:       memref.prefetch %[[V]]
+// CHECK:           memref.prefetch %[[X]]
+// CHECK:           memref.load %[[ORDERED]]
+// CHECK:         return
+// SMALL-LABEL: func private @in_order
+// WIDE-LABEL:  func private @in_order
+bsr.cluster private @in_order(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x1024xf32>) -> tensor<96x1024xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x1x8xf32>, tensor<80x1024xf32> -> tensor<96x1024xf32>
+  bsr.yield %y : tensor<96x1024xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x1024xf32>) -> tensor<96x1024xf32> {
+  %e = tensor.empty() : tensor<96x1024xf32>
+  %y = bsr.launch @in_order ins(%p, %w, %x : !pattern, tensor<300x1x8xf32>, tensor<80x1024xf32>)
+      outs(%e : tensor<96x1024xf32>) -> tensor<96x1024xf32>
+  return %y : tensor<96x1024xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<80x96, block = 1x8, slots = 300>
+
+// CHECK-LABEL: func private @where_they_lie
+// CHECK-SAME:    %[[V:[^:]*]]: memref<300x1x8xf32>, %{{[^:]*}}: memref<80x128xf32>, %{{[^:]*}}: memref<96x128xf32>)
+// CHECK:         memref.prefetch %[[V]]
+// CHECK:         memref.load %[[V]]
+// SMALL-LABEL: func private @where_they_lie
+// WIDE-LABEL:  func private @where_they_lie
+bsr.cluster private @where_they_lie(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x128xf32>) -> tensor<96x128xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x1x8xf32>, tensor<80x128xf32> -> tensor<96x128xf32>
+  bsr.yield %y : tensor<96x128xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x128xf32>) -> tensor<96x128xf32> {
+  %e = tensor.empty() : tensor<96x128xf32>
+  %y = bsr.launch @where_they_lie ins(%p, %w, %x : !pattern, tensor<300x1x8xf32>, tensor<80x128xf32>)
+      outs(%e : tensor<96x128xf32>) -> tensor<96x128xf32>
+  return %y : tensor<96x128xf32>
+}
