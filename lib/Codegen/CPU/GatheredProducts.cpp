@@ -11,6 +11,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// How many bytes of rows lie between those that are prefetched and those that
 /// are read, and how many blocks at most, or rows if these are more: measured
@@ -555,7 +556,7 @@ void SpMMEmitter::emit() {
     });
 }
 
-MemRefType bsr::getOrderedValues(SpMMOp op, CPUTarget target) {
+MemRefType cpu::getOrderedValues(SpMMOp op, CPUTarget target) {
   PatternType pattern = op.getPattern().getType();
   View walked = getView(!op.getTranspose());
   Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
@@ -577,7 +578,7 @@ MemRefType bsr::getOrderedValues(SpMMOp op, CPUTarget target) {
       type);
 }
 
-void bsr::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
+void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
                            const PatternViews &patterns, Epilogue epilogue,
                            Value ordered) {
   SpMMEmitter(e, op, output, patterns, epilogue, ordered).emit();
