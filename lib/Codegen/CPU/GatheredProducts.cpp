@@ -18,6 +18,9 @@ using namespace mlir::bsr::cpu;
 /// on Zen 5, where rows come from the third-level cache.
 static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
                          maxRowsAhead = 16;
+/// Panels of tokens, at least, that values are put in order for: it takes as
+/// long as about one of them.
+static constexpr int64_t minOrderedPanels = 16;
 
 namespace {
 /// How a kernel goes through a product: lines of blocks, tiles of a line, and
@@ -61,11 +64,12 @@ struct Schedule {
 class SpMMEmitter : Schedule {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              Epilogue epilogue)
+              Epilogue epilogue, Value ordered)
       : Schedule(op, e.target, !!e.getBuffer(op.getValues())), e(e), op(op),
         output(output), view(patterns.at({op.getPattern(), walked})),
         epilogue(epilogue),
-        activations(op.getX().getType().getShape(), op.getFeatureDim()) {}
+        activations(op.getX().getType().getShape(), op.getFeatureDim()),
+        ordered(ordered) {}
   void emit();
 
 private:
@@ -104,6 +108,7 @@ private:
   void multiplyPair(const Line &line, const Tile &tile, const Block &block,
                     Index feature, MutableArrayRef<Value> sums);
   SmallVector<Value> getStart(const Line &line, const Tile &tile);
+  void orderValues();
   void prepare(Value from, Value to);
   void copy(Index slot, Index number);
   void pack(Index slot, Index number);
@@ -126,6 +131,9 @@ private:
   PatternView view;
   Epilogue epilogue;
   Activations activations;
+  /// The values in the order of the view, [slots, rows, columns], if they are
+  /// put there.
+  Value ordered;
   /// For 16-bit floats, a work item converts the values of a k-block,
   /// [blocks, entries], or packs them in pairs, once for all tiles, and keeps
   /// the sums of a line, [features, lanes], which it rounds once.
@@ -218,6 +226,8 @@ Value SpMMEmitter::readWeight(const Block &block, Index feature, Index output) {
   Index row = feature, col = output;
   if (op.getTranspose())
     std::swap(row, col);
+  if (ordered)
+    return e.load(ordered, {block.number, row, col});
   return wide ? e.load(wide, {block.number, getEntry(row, col)})
               : e.read(op.getValues(), {block.slot, row, col});
 }
@@ -231,6 +241,30 @@ Value SpMMEmitter::readPair(const Block &block, Index feature, Index output) {
   place.lanes = true;
   return wide ? e.load(wide, {block.number, place})
               : e.read(op.getValues(), {block.slot, output, place});
+}
+
+/// Puts the values of all blocks in the order of the view: slices of it are
+/// work items.
+void SpMMEmitter::orderValues() {
+  int64_t size = llvm::divideCeil(pattern.getSlots(), minItems);
+  Value end = loadIndex(e, view.ptr, Index::constant(lines));
+  e.forall(minItems, [&](ArrayRef<Index> slice) {
+    Index first = e.multiplyAdd(slice.front(), size, Index::constant(0));
+    Value high = arith::MinUIOp::create(e.b, e.loc,
+                                        e.materialize(first.plus(size)), end);
+    e.loop(e.materialize(first), high, 1, {}, [&](Value block, ValueRange) {
+      Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
+      e.loop(pattern.getBlockRows(), {}, [&](Index row, ValueRange) {
+        e.forLanes(e.constant(0), pattern.getBlockCols(), e.target.lanes,
+                   [&](Index col) {
+                     e.store(e.read(op.getValues(), {slot, row, col}), ordered,
+                             {Index::of(block), row, col});
+                   });
+        return SmallVector<Value>();
+      });
+      return SmallVector<Value>();
+    });
+  });
 }
 
 /// Converts or packs the values of a k-block.
@@ -331,6 +365,8 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   Index nextSlot, nextPosition;
   if (wide)
     block.number = Index::of(arith::SubIOp::create(e.b, e.loc, number, low));
+  else if (ordered)
+    block.number = Index::of(number);
   if (tile.prefetches) {
     Index next = getNextBlock(e, number, pattern, ahead);
     nextSlot = Index::of(loadIndex(e, view.slot, next));
@@ -339,7 +375,7 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   return e.loop(inBlock / unroll, outer, [&](Index step, ValueRange carried) {
     SmallVector<Value> sums(carried);
     Index from = e.multiplyAdd(step, unroll, Index::constant(0));
-    if (tile.prefetches && !wide)
+    if (tile.prefetches && !wide && !ordered)
       e.prefetch(op.getValues(),
                  {nextSlot, Index::constant(0),
                   e.multiplyAdd(from, outBlock, Index::constant(0))},
@@ -491,6 +527,8 @@ void SpMMEmitter::emitItems(
 
 /// Full register tiles of lanes, then what is left, in powers of two.
 void SpMMEmitter::emit() {
+  if (ordered)
+    orderValues();
   int64_t tokens = activations.tokens, tile = panels * panel;
   if (int64_t tiles = tokens / tile)
     emitItems(tiles, [&](Index item, LaneBody body) {
@@ -518,7 +556,30 @@ void SpMMEmitter::emit() {
     });
 }
 
+MemRefType cpu::getOrderedValues(SpMMOp op, CPUTarget target) {
+  PatternType pattern = op.getPattern().getType();
+  View walked = getView(!op.getTranspose());
+  Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
+  Type type = op.getY().getType().getElementType();
+  auto hasType = [&](Value tensor) {
+    return getElementTypeOrSelf(tensor.getType()) == type;
+  };
+  int64_t panels = llvm::product_of(activations.leading) * activations.tokens /
+                   target.panel();
+  bool isOrdered = pattern.getBlockExtent(getOther(walked)) == 1 &&
+                   pattern.getBlockExtent(walked) > 1 &&
+                   !op.getNumBatchDims() && (type.isF32() || type.isF64()) &&
+                   hasType(op.getValues()) && hasType(op.getX()) &&
+                   panels >= minOrderedPanels;
+  if (!isOrdered || isScattered(op, target))
+    return {};
+  return MemRefType::get(
+      {pattern.getSlots(), pattern.getBlockRows(), pattern.getBlockCols()},
+      type);
+}
+
 void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
-                           const PatternViews &patterns, Epilogue epilogue) {
-  SpMMEmitter(e, op, output, patterns, epilogue).emit();
+                           const PatternViews &patterns, Epilogue epilogue,
+                           Value ordered) {
+  SpMMEmitter(e, op, output, patterns, epilogue, ordered).emit();
 }

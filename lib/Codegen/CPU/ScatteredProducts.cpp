@@ -17,6 +17,10 @@ static constexpr int64_t minRows = 4, minPanels = 16;
 /// How many blocks later the rows of sums and the values are needed that are
 /// prefetched: values lie anywhere in the third-level cache.
 static constexpr int64_t ahead = 16;
+/// Blocks of a line that are taken at once: sums that hide how long a
+/// multiply-add takes, and no more values than general registers point to. And
+/// rows of a step of these, at most.
+static constexpr int64_t together = 4, maxRows = 4;
 
 bool cpu::isScattered(SpMMOp op, CPUTarget target) {
   PatternType pattern = op.getPattern().getType();
@@ -36,10 +40,11 @@ bool cpu::isScattered(SpMMOp op, CPUTarget target) {
 }
 
 namespace {
-/// A work item is a panel of tokens and all blocks. Rows of features that a
-/// line of blocks reads stay in registers, where other kernels have sums, and
-/// each block adds to a row of sums in memory: what is gathered else, a row for
-/// each number of a block, is many times as much.
+/// A work item is a panel of tokens and all blocks. The blocks of a line read
+/// the same rows of features, which stay in the first-level cache, and each
+/// adds to a row of sums in memory: what is gathered else, a row for each
+/// number of a block, is many times as much. Some blocks of a line are taken at
+/// once, with their sums in registers: a row is loaded once for all of them.
 class ScatterEmitter {
 public:
   ScatterEmitter(Emitter &e, SpMMOp op, Value output,
@@ -49,14 +54,14 @@ public:
         view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
         outputs(pattern.getNumLines(getOther(walked))),
-        block(pattern.getBlockExtent(walked)) {}
+        block(pattern.getBlockExtent(walked)),
+        prefetchesSums(4 * outputs * e.target.panel() > e.target.rowBytes()) {}
   void emit();
 
 private:
   void forOutputs(llvm::function_ref<void(Index)> body);
   void emitLine(Index line);
-  void emitBlock(Value number, ArrayRef<Value> rows, Index first,
-                 bool prefetches);
+  void emitBlocks(Index line, Value first, Value end, int64_t count);
   SmallVector<Index> getPlace(Index feature) const {
     return activations.at(leading, feature, lane);
   }
@@ -71,6 +76,8 @@ private:
   Activations activations;
   /// Features that are made, and those of a block that are read.
   int64_t outputs, block;
+  /// The sums of a panel are more than the second-level cache keeps.
+  bool prefetchesSums;
   /// The panel: its leading indices and its lanes.
   SmallVector<Index> leading;
   Index lane;
@@ -84,50 +91,76 @@ void ScatterEmitter::forOutputs(llvm::function_ref<void(Index)> body) {
   });
 }
 
-/// Adds block `number`, of which `rows` from feature `first` on are at hand.
-void ScatterEmitter::emitBlock(Value number, ArrayRef<Value> rows, Index first,
-                               bool prefetches) {
+/// Adds `count` blocks of `line` from number `first` on, of those before `end`:
+/// each makes a feature of its own.
+void ScatterEmitter::emitBlocks(Index line, Value first, Value end,
+                                int64_t count) {
   auto load = [&](Value array, Index at) {
     return Index::of(loadIndex(e, array, at));
   };
-  if (prefetches) {
-    Index next = getNextBlock(e, number, pattern, ahead);
+  SmallVector<Index> slots;
+  SmallVector<SmallVector<Index>> places;
+  SmallVector<Value> sums;
+  // The last of the blocks that are prefetched is one of the pattern.
+  Index last = getNextBlock(e, first, pattern, ahead + count - 1);
+  for (int64_t i : llvm::seq(count)) {
+    Index number = Index::of(first).plus(i), next = last.plus(i + 1 - count);
     Index zero = Index::constant(0);
     e.prefetch(op.getValues(), {load(view.slot, next), zero, zero}, block);
-    SmallVector<Index> place = getPlace(load(view.idx, next));
-    place.back() = lane.scalar();
-    e.prefetchMemory(output, place, e.width, /*isWrite=*/true);
+    if (prefetchesSums) {
+      SmallVector<Index> place = getPlace(load(view.idx, next));
+      place.back() = lane.scalar();
+      e.prefetchMemory(output, place, e.width, /*isWrite=*/true);
+    }
+    slots.push_back(load(view.slot, number));
+    places.push_back(getPlace(load(view.idx, number)));
+    sums.push_back(e.load(output, places.back()));
   }
-  Index slot = load(view.slot, Index::of(number));
-  SmallVector<Index> place = getPlace(load(view.idx, Index::of(number)));
-  Value sum = e.load(output, place);
-  for (auto [number, row] : llvm::enumerate(rows)) {
-    Index entry[] = {first.plus(number), Index::constant(0)};
-    if (walked == View::Columns)
-      std::swap(entry[0], entry[1]);
-    sum = multiplyAdd(e, e.read(op.getValues(), {slot, entry[0], entry[1]}),
-                      row, sum);
-  }
-  e.store(sum, output, place);
+  // There are as many blocks left as are taken. LLVM does not know it, and
+  // leaves the rows a loop: of all at once, it would compute one sum after the
+  // other, and keep rows and values on the stack.
+  int64_t unroll = getDivisor(block, maxRows);
+  Value steps = e.constant(block / unroll);
+  if (block / unroll <= count)
+    steps = arith::MinUIOp::create(
+        e.b, e.loc, steps, arith::SubIOp::create(e.b, e.loc, end, first));
+  sums = e.loop(
+      e.constant(0), steps, 1, sums, [&](Value step, ValueRange carried) {
+        SmallVector<Value> next(carried);
+        for (int64_t i : llvm::seq(unroll)) {
+          Index feature =
+              e.multiplyAdd(Index::of(step), unroll, Index::constant(i));
+          Value row =
+              e.read(op.getX(), getPlace(e.multiplyAdd(line, block, feature)));
+          for (auto [slot, sum] : llvm::zip_equal(slots, next)) {
+            Index entry[] = {feature, Index::constant(0)};
+            if (walked == View::Columns)
+              std::swap(entry[0], entry[1]);
+            Value weight = e.read(op.getValues(), {slot, entry[0], entry[1]});
+            sum = multiplyAdd(e, weight, row, sum);
+          }
+        }
+        return next;
+      });
+  for (auto [sum, place] : llvm::zip_equal(sums, places))
+    e.store(sum, output, place);
 }
 
-/// All blocks of a line, for a register tile of the features that they read
-/// after the other: the first one prefetches.
+/// All blocks of a line, some at once.
 void ScatterEmitter::emitLine(Index line) {
   Value low = loadIndex(e, view.ptr, line);
   Value high = loadIndex(e, view.ptr, line.plus(1));
-  for (const Tiles &tiles : tileEvenly(block, CPUTarget::tileRows))
-    for (int64_t tile : llvm::seq(tiles.count)) {
-      Index first = Index::constant(tiles.base + tile * tiles.size);
-      SmallVector<Value> rows;
-      for (int64_t row : llvm::seq(tiles.size))
-        rows.push_back(e.read(
-            op.getX(), getPlace(e.multiplyAdd(line, block, first.plus(row)))));
-      e.loop(low, high, 1, {}, [&](Value number, ValueRange) {
-        emitBlock(number, rows, first, tiles.base + tile == 0);
-        return SmallVector<Value>();
-      });
-    }
+  Value count = arith::SubIOp::create(e.b, e.loc, high, low);
+  Value rest = arith::RemUIOp::create(e.b, e.loc, count, e.constant(together));
+  Value whole = arith::SubIOp::create(e.b, e.loc, high, rest);
+  auto forBlocks = [&](Value from, Value to, int64_t size) {
+    e.loop(from, to, size, {}, [&](Value first, ValueRange) {
+      emitBlocks(line, first, to, size);
+      return SmallVector<Value>();
+    });
+  };
+  forBlocks(low, whole, together);
+  forBlocks(whole, high, 1);
 }
 
 void ScatterEmitter::emit() {

@@ -35,6 +35,7 @@ private:
   void addWeights(const Piece &piece, ArrayRef<Value> places, Value step,
                   int64_t count, MutableArrayRef<Value> sums);
   void emitEpilogue(Index part);
+  void prefetchChunk(const Piece &piece, Index number, int64_t count);
   SmallVector<Index> getPlace(Index line, Index lane) const {
     return activations.at(leading, line, lane);
   }
@@ -73,12 +74,34 @@ void SingleEmitter::addWeights(const Piece &piece, ArrayRef<Value> places,
     }
 }
 
+/// Rows that the next chunk reads: `count` lines of `piece` from `number` on
+/// have a share of them. Nobody else fetches them: lines read them in any
+/// order.
+void SingleEmitter::prefetchChunk(const Piece &piece, Index number,
+                                  int64_t count) {
+  Value share = arith::MulIOp::create(e.b, e.loc, e.materialize(number),
+                                      e.constant(order.chunk));
+  share =
+      arith::DivUIOp::create(e.b, e.loc, share, e.constant(order.partLines));
+  Index first = e.multiplyAdd(piece.chunk, order.chunk, Index::of(share));
+  int64_t rows = llvm::divideCeil(count * order.chunk, order.partLines);
+  for (int64_t i = 0; i != rows; ++i) {
+    Value row = arith::MinUIOp::create(
+        e.b, e.loc, e.materialize(first.plus(order.chunk + i)),
+        e.constant(order.features - 1));
+    for (Index lane : lanes)
+      e.prefetch(op.getX(), getPlace(Index::of(row), lane.scalar()), e.width);
+  }
+}
+
 /// Lines `numbers` of `piece`, of `count` weights each from `places` on.
 void SingleEmitter::emitLines(const Piece &piece, ArrayRef<Index> numbers,
                               ArrayRef<Value> places, Value count,
                               bool isFirst) {
   SmallVector<Index> features;
   SmallVector<Value> sums;
+  if (order.chunks > 1)
+    prefetchChunk(piece, numbers.front(), numbers.size());
   for (Index number : numbers) {
     Index feature = order.getLine(e, piece, number);
     features.push_back(feature);
@@ -184,17 +207,25 @@ void SingleEmitter::emit() {
 
 SmallVector<MemRefType> cpu::getOrderMemory(Operation *product,
                                             CPUTarget target) {
-  std::optional<WeightOrder> order = WeightOrder::match(product, target);
-  return order ? order->getScratch() : SmallVector<MemRefType>();
+  if (std::optional<WeightOrder> order = WeightOrder::match(product, target))
+    return order->getScratch();
+  SmallVector<MemRefType> types;
+  if (auto op = dyn_cast<SpMMOp>(product))
+    if (MemRefType type = getOrderedValues(op, target))
+      types.push_back(type);
+  return types;
 }
 
 void cpu::emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
                           const PatternViews &patterns, ValueRange scratch,
                           Epilogue epilogue) {
-  WeightOrder order = *WeightOrder::match(op, e.target);
+  std::optional<WeightOrder> order = WeightOrder::match(op, e.target);
+  if (!order)
+    return emitGatheredSpMM(e, op, output, patterns, epilogue, scratch.front());
   View lines = *getWalkedView(op, e.target);
-  order.emit(e, patterns.at({op.getPattern(), lines}), op.getValues(), scratch);
-  SingleEmitter(e, op, output, order, epilogue).emit();
+  order->emit(e, patterns.at({op.getPattern(), lines}), op.getValues(),
+              scratch);
+  SingleEmitter(e, op, output, *order, epilogue).emit();
 }
 
 void cpu::emitOrdered(Emitter &e, Operation *product, Value output,

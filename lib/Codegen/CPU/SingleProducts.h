@@ -9,8 +9,9 @@
 
 namespace mlir::bsr::cpu {
 
-/// The memory that the kernel of `product` puts single weights in order in;
-/// none if it is no product that does so.
+/// The memory that the kernel of `product` puts single weights, or the values
+/// of blocks of one row or column, in order in; none if it is no product that
+/// does so.
 SmallVector<MemRefType> getOrderMemory(Operation *product, CPUTarget target);
 
 /// Emits `product`, which takes `scratch` of `getOrderMemory`, into `output`.

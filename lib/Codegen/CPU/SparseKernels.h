@@ -51,9 +51,15 @@ int64_t getParts(int64_t lines, int64_t others);
 bool isScattered(SpMMOp op, CPUTarget target);
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Epilogue epilogue = {});
-/// A product of one point of a batch, or one that is not scattered.
+/// The memory that the kernel of `op` puts its values in the order of blocks
+/// in; null if it reads them where they lie. Of blocks that read one feature,
+/// values are too few to fetch each from anywhere, panel after panel.
+MemRefType getOrderedValues(SpMMOp op, CPUTarget target);
+/// A product of one point of a batch, or one that is not scattered. `ordered`:
+/// memory of `getOrderedValues`, if there is any.
 void emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
-                      const PatternViews &patterns, Epilogue epilogue = {});
+                      const PatternViews &patterns, Epilogue epilogue = {},
+                      Value ordered = {});
 /// The view in whose order a kernel goes through the blocks of `op`.
 View getWalkedView(SDDMMOp op);
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,

@@ -30,7 +30,10 @@
 
 // Rows of 32 tokens: 32 fill a first-level cache of 4 KiB, sums of 40 lines three eighths of 16 KiB.
 // SMALL-LABEL: func private @ordered
-// SMALL-SAME:    memref<80x4xi32>, %{{[^:]*}}: memref<2x3x34xi32>, %{{[^:]*}}: memref<2x3x40xi32>
+// Each line of a chunk prefetches its share of the rows of the next one.
+// SMALL-SAME:    %[[X:[^:]*]]: memref<96x1024xf32>, %{{.*}}: memref<80x4xi32>, %{{[^:]*}}: memref<2x3x34xi32>, %{{[^:]*}}: memref<2x3x40xi32>
+// SMALL:         scf.for %{{.*}} step %c3 {
+// SMALL:           memref.prefetch %[[X]]{{.*}} read
 
 // Rows of 64 tokens: 128 fill 32 KiB. A work item is one panel.
 // WIDE-LABEL:  func private @ordered
@@ -130,35 +133,90 @@ func.func @step(%p: !pattern, %a: tensor<96x1024xf32>, %b: tensor<80x1024xf32>) 
 
 // -----
 
-!pattern = !bsr.pattern<96x80, block = 8x1, slots = 300>
+!pattern = !bsr.pattern<96x112, block = 8x1, slots = 300>
 
-// Blocks of one output: four of the eight features that a line of blocks reads stay in registers, then the other four; a
-// block adds to a row of sums.
+// Blocks of one output: a line of them reads the same eight features. Four are taken at once, with their rows of sums in
+// registers, for four features after the other; then what is left of a line. Sums are prefetched where the second-level
+// cache does not keep them.
 // CHECK-LABEL: func private @scattered
-// CHECK-SAME:    %[[V:[^:]*]]: memref<300x8x1xf32>, %[[X:[^:]*]]: memref<96x1024xf32>, %[[Y:[^:]*]]: memref<80x1024xf32>)
+// CHECK-SAME:    %[[V:[^:]*]]: memref<300x8x1xf32>, %[[X:[^:]*]]: memref<96x1024xf32>, %[[Y:[^:]*]]: memref<112x1024xf32>)
 // CHECK:         scf.forall (%{{.*}}) in (64) {
 // CHECK:           vector.store %{{.*}}, %[[Y]]
 // CHECK:           scf.for
-// CHECK-COUNT-4:     vector.load %[[X]]
-// CHECK:             scf.for
+// CHECK:             scf.for %{{.*}} step %c4 {
 // CHECK:               memref.prefetch %[[V]]
-// CHECK:               memref.prefetch %[[Y]]{{.*}} write
+// CHECK-NOT:           memref.prefetch %[[Y]]
 // CHECK:               vector.load %[[Y]]
-// CHECK-COUNT-4:       memref.load %[[V]]
-// CHECK:               vector.store %{{.*}}, %[[Y]]
-// CHECK-COUNT-4:     vector.load %[[X]]
-// CHECK:             scf.for
-// CHECK-NOT:           memref.prefetch
+// CHECK:               scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>) {
+// CHECK:                 vector.load %[[X]]
+// CHECK-COUNT-4:         memref.load %[[V]]
+// CHECK:                 vector.load %[[X]]
+// CHECK:                 scf.yield
+// CHECK-COUNT-4:       vector.store %{{.*}}, %[[Y]]
+// CHECK:             scf.for %{{.*}} step %c1 {
+// CHECK:               vector.load %[[Y]]
+// CHECK:               scf.for {{.*}} -> (vector<16xf32>) {
 // CHECK:               vector.store %{{.*}}, %[[Y]]
 // SMALL-LABEL: func private @scattered
+// SMALL-SAME:    %[[Y:[^:]*]]: memref<112x1024xf32>)
+// SMALL:         memref.prefetch %[[Y]]{{.*}} write
 // WIDE-LABEL:  func private @scattered
-bsr.cluster private @scattered(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) -> tensor<80x1024xf32> {
-  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x8x1xf32>, tensor<96x1024xf32> -> tensor<80x1024xf32>
-  bsr.yield %y : tensor<80x1024xf32>
+bsr.cluster private @scattered(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) -> tensor<112x1024xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x8x1xf32>, tensor<96x1024xf32> -> tensor<112x1024xf32>
+  bsr.yield %y : tensor<112x1024xf32>
 }
-func.func @step(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) -> tensor<80x1024xf32> {
-  %e = tensor.empty() : tensor<80x1024xf32>
+func.func @step(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) -> tensor<112x1024xf32> {
+  %e = tensor.empty() : tensor<112x1024xf32>
   %y = bsr.launch @scattered ins(%p, %w, %x : !pattern, tensor<300x8x1xf32>, tensor<96x1024xf32>)
-      outs(%e : tensor<80x1024xf32>) -> tensor<80x1024xf32>
-  return %y : tensor<80x1024xf32>
+      outs(%e : tensor<112x1024xf32>) -> tensor<112x1024xf32>
+  return %y : tensor<112x1024xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<80x96, block = 1x8, slots = 300>
+
+// Blocks of one input: their values are put in the order of the view first. For fewer panels they are read where they lie.
+// CHECK-LABEL: func private @in_order
+// CHECK-SAME:    %[[V:[^:]*]]: memref<300x1x8xf32>, %[[X:[^:]*]]: memref<80x1024xf32>, %{{[^:]*}}: memref<96x1024xf32>, %[[ORDERED:[^:]*]]: memref<300x1x8xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:           vector.load %[[V]]{{.*}} vector<8xf32>
+// CHECK:           vector.store %{{.*}}, %[[ORDERED]]{{.*}} vector<8xf32>
+// CHECK:         scf.forall
+// CHECK-NOT:       memref.prefetch %[[V]]
+// CHECK:           memref.prefetch %[[X]]
+// CHECK:           memref.load %[[ORDERED]]
+// CHECK:         return
+// SMALL-LABEL: func private @in_order
+// WIDE-LABEL:  func private @in_order
+bsr.cluster private @in_order(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x1024xf32>) -> tensor<96x1024xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x1x8xf32>, tensor<80x1024xf32> -> tensor<96x1024xf32>
+  bsr.yield %y : tensor<96x1024xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x1024xf32>) -> tensor<96x1024xf32> {
+  %e = tensor.empty() : tensor<96x1024xf32>
+  %y = bsr.launch @in_order ins(%p, %w, %x : !pattern, tensor<300x1x8xf32>, tensor<80x1024xf32>)
+      outs(%e : tensor<96x1024xf32>) -> tensor<96x1024xf32>
+  return %y : tensor<96x1024xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<80x96, block = 1x8, slots = 300>
+
+// CHECK-LABEL: func private @where_they_lie
+// CHECK-SAME:    %[[V:[^:]*]]: memref<300x1x8xf32>, %{{[^:]*}}: memref<80x128xf32>, %{{[^:]*}}: memref<96x128xf32>)
+// CHECK:         memref.prefetch %[[V]]
+// CHECK:         memref.load %[[V]]
+// SMALL-LABEL: func private @where_they_lie
+// WIDE-LABEL:  func private @where_they_lie
+bsr.cluster private @where_they_lie(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x128xf32>) -> tensor<96x128xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x1x8xf32>, tensor<80x128xf32> -> tensor<96x128xf32>
+  bsr.yield %y : tensor<96x128xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x128xf32>) -> tensor<96x128xf32> {
+  %e = tensor.empty() : tensor<96x128xf32>
+  %y = bsr.launch @where_they_lie ins(%p, %w, %x : !pattern, tensor<300x1x8xf32>, tensor<80x128xf32>)
+      outs(%e : tensor<96x128xf32>) -> tensor<96x128xf32>
+  return %y : tensor<96x128xf32>
 }
