@@ -3,6 +3,7 @@
 // Which dimension of tensors the lanes run along.
 
 #include "bsr/Analysis/Lanes.h"
+#include "bsr/Dialect/Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
@@ -73,7 +74,8 @@ bool bsr::hasFreeLayout(Operation *op) {
         return !op.getReadActivations().empty() || op.getMadeActivations();
       })
       .Case<tensor::ConcatOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
-            tensor::EmptyOp>([](auto) { return true; })
+            tensor::EmptyOp, AttentionOp, AttentionGradOp>(
+          [](auto) { return true; })
       .Case([](tensor::ExtractOp op) {
         return isa<linalg::GenericOp>(op->getParentOp());
       })
@@ -100,6 +102,9 @@ static bool takesAnyLayout(OpOperand &use, Block *block) {
 bool Lanes::isPinned(Value value) const {
   Operation *op = value.getDefiningOp();
   if (!op || !isa<RankedTensorType>(value.getType()) || !hasFreeLayout(op))
+    return true;
+  // Statistics of rows lie as they do.
+  if (getAttention(op) && !llvm::is_contained(getMappedTensors(op), value))
     return true;
   auto onActivations = dyn_cast<ActivationsOpInterface>(op);
   return (onActivations && onActivations.getMadeActivations() != value) ||
@@ -188,10 +193,32 @@ bool Lanes::visitGeneric(linalg::GenericOp op, bool decide) {
   return llvm::any_of(reduced, carry);
 }
 
+/// Carries lanes along the queries of `op`, an attention or a gradient, and
+/// along its keys.
+bool Lanes::visitAttention(Operation *op) {
+  SmallVector<Value> tensors = getMappedTensors(op);
+  SmallVector<AffineMap> maps = getTensorMaps(op);
+  Attention attention = *getAttention(op);
+  // Of each, q or k and what has features.
+  size_t numFeatured = isa<AttentionOp>(op) ? 4 : 8;
+  bool changed = false;
+  for (unsigned loop : {attention.getQueryDim(), attention.getKeyDim()}) {
+    bool hasLanes = llvm::any_of(llvm::seq(numFeatured), [&](size_t number) {
+      auto lane = get(tensors[number]);
+      return lane && getLoop(maps[number], *lane) == loop;
+    });
+    for (size_t number = 0; hasLanes && number != numFeatured; ++number)
+      changed |= set(tensors[number], getDim(maps[number], loop));
+  }
+  return changed;
+}
+
 bool Lanes::visit(Operation *op) {
   auto same = [](bool, unsigned dim) { return std::optional<unsigned>(dim); };
   return TypeSwitch<Operation *, bool>(op)
       .Case([&](linalg::GenericOp op) { return visitGeneric(op, false); })
+      .Case<AttentionOp, AttentionGradOp>(
+          [&](auto op) { return visitAttention(op); })
       .Case([&](ActivationsOpInterface op) {
         bool changed = false;
         SmallVector<Value, 2> all = getActivations(op);

@@ -73,6 +73,74 @@ std::optional<Attention> bsr::getAttention(Operation *op) {
   return std::nullopt;
 }
 
+SmallVector<Value> bsr::getMappedTensors(Operation *op) {
+  Attention attention = *getAttention(op);
+  SmallVector<Value> tensors;
+  for (const AttentionTensor &tensor :
+       {attention.q, attention.k, attention.v, attention.y, attention.dy,
+        attention.dq, attention.dk, attention.dv, attention.dbias,
+        attention.bias, attention.mask, attention.factor})
+    if (tensor)
+      tensors.push_back(tensor.tensor);
+  return tensors;
+}
+
+SmallVector<AffineMap> bsr::getTensorMaps(Operation *op) {
+  auto get = [](auto op) {
+    return llvm::to_vector(
+        op.getMaps().template getAsValueRange<AffineMapAttr>());
+  };
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    return get(attention);
+  return get(cast<AttentionGradOp>(op));
+}
+
+void bsr::setTensorMaps(Operation *op, ArrayRef<AffineMap> maps) {
+  ArrayAttr attr = Builder(op->getContext()).getAffineMapArrayAttr(maps);
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    return attention.setMapsAttr(attr);
+  cast<AttentionGradOp>(op).setMapsAttr(attr);
+}
+
+bool AttentionFunction::isValid(Attribute attr) {
+  auto function = dyn_cast<DictionaryAttr>(attr);
+  if (!function)
+    return false;
+  auto operands = function.getAs<ArrayAttr>("operands");
+  auto isNumber = [&](StringRef name) {
+    auto number = function.getAs<FloatAttr>(name);
+    return number && number.getType().isF64() && number.getValue().isFinite();
+  };
+  if (!operands || !isNumber("scale"))
+    return false;
+  // Those that are there come in this order.
+  static constexpr StringRef names[] = {"q",    "k",    "v",   "dy",
+                                        "bias", "mask", "kept"};
+  ArrayRef<StringRef> left(names);
+  bool isKept = false;
+  for (Attribute operand : operands) {
+    auto name = dyn_cast<StringAttr>(operand);
+    bool isRequired = true;
+    while (name && !left.empty() && left.front() != name) {
+      isRequired &= left.size() <= 4;
+      left = left.drop_front();
+    }
+    if (!name || left.empty() || !isRequired)
+      return false;
+    isKept |= name == "kept";
+    left = left.drop_front();
+  }
+  return left.size() <= 4 && isKept == isNumber("kept_factor");
+}
+
+AttentionFunction::AttentionFunction(DictionaryAttr attr)
+    : scale(attr.getAs<FloatAttr>("scale").getValueAsDouble()) {
+  for (Attribute operand : attr.getAs<ArrayAttr>("operands"))
+    operands.push_back(cast<StringAttr>(operand).getValue());
+  if (auto factor = attr.getAs<FloatAttr>("kept_factor"))
+    keptFactor = factor.getValueAsDouble();
+}
+
 //===----------------------------------------------------------------------===//
 // Verifiers
 //===----------------------------------------------------------------------===//

@@ -4,6 +4,7 @@
 // for passes behind them and for the manifest.
 
 #include "StepAttributes.h"
+#include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -185,6 +186,11 @@ static const KnownAttribute *find(Operation *op, StringRef name,
   static const KnownAttribute known[] = {
       {attrs::accumulates, isFunction, unit, isUnit},
       {attrs::arenaBytes, isFunction, count, isCount},
+      {AttentionFunction::name, isFunction,
+       "a dictionary of operands, some of q, k, v, dy, bias, mask and kept in "
+       "this order, of the first three all, a scale, and of a kept_factor if "
+       "there is kept, finite numbers of 64 bits",
+       AttentionFunction::isValid},
       {attrs::communicates, isFunction, unit, isUnit},
       {attrs::flops, hasFlops, count, isCount},
       {attrs::kind, hasKind, text, isText},

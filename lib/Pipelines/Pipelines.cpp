@@ -286,11 +286,20 @@ static void addKernels(OpPassManager &pm) {
   endStage(pm, "codegen");
 }
 
+/// Functions that say that they compute attention become attention, as long as
+/// nothing that divides the step, or imposes patterns, has to look into it.
+static void addAttention(OpPassManager &pm, const bsr::StepOptions &options) {
+  if (options.attention && options.attentionMarks.empty() && !options.stages &&
+      options.microBatches == 1 && !options.shardState && !options.dataParallel)
+    pm.addPass(bsr::createBSRImportAttention({options.attentionKeys}));
+}
+
 /// A marked step becomes one whose work is in kernels for `target`. If
 /// `isHostApart`, numbers that it computes stay where its tensors are.
 static void addStep(OpPassManager &pm, const bsr::StepOptions &options,
                     const std::string &target, bool isHostApart = false) {
   pm.addPass(bsr::createBSRSetTarget({target}));
+  addAttention(pm, options);
   addImport(pm, options);
   addSparsity(pm, options);
   if (isHostApart)

@@ -658,7 +658,7 @@ func.func @spmm_bias(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tens
 // Attributes of functions and operations: what the dialect does not know, or
 // knows of others, is refused with the names that it knows.
 
-// expected-error @below {{'func.func' op expected bsr.accumulates, bsr.arena_bytes, bsr.communicates, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.micro_batches, bsr.patterns, bsr.products, bsr.replicas, bsr.score_norm, bsr.scores, bsr.sharded, bsr.stages, bsr.timers, bsr.unmasked, bsr.unused, bsr.whole_shapes or bsr.work, but got bsr.arena}}
+// expected-error @below {{'func.func' op expected bsr.accumulates, bsr.arena_bytes, bsr.attention, bsr.communicates, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.micro_batches, bsr.patterns, bsr.products, bsr.replicas, bsr.score_norm, bsr.scores, bsr.sharded, bsr.stages, bsr.timers, bsr.unmasked, bsr.unused, bsr.whole_shapes or bsr.work, but got bsr.arena}}
 func.func private @function_unknown() attributes {bsr.arena = 64 : i64}
 
 // -----
@@ -770,6 +770,31 @@ module attributes {bsr.nme = "w"} {}
 
 // expected-error @below {{expected bsr.arena_bytes to be a 64-bit integer, 0 or greater, but got "64"}}
 func.func private @arena_bytes() attributes {bsr.arena_bytes = "64"}
+
+// -----
+
+// expected-error @below {{expected bsr.attention to be a dictionary of operands, some of q, k, v, dy, bias, mask and kept in this order, of the first three all, a scale, and of a kept_factor if there is kept, finite numbers of 64 bits, but got {operands = ["q", "v", "k"], scale = 1.000000e+00 : f64}}}
+func.func private @attention_order() attributes {bsr.attention = {operands = ["q", "v", "k"], scale = 1.0}}
+
+// -----
+
+// expected-error @below {{expected bsr.attention to be a dictionary of operands}}
+func.func private @attention_operands() attributes {bsr.attention = {operands = ["q", "k"], scale = 1.0}}
+
+// -----
+
+// expected-error @below {{expected bsr.attention to be a dictionary of operands}}
+func.func private @attention_name() attributes {bsr.attention = {operands = ["q", "k", "v", "lse"], scale = 1.0}}
+
+// -----
+
+// expected-error @below {{expected bsr.attention to be a dictionary of operands}}
+func.func private @attention_scale() attributes {bsr.attention = {operands = ["q", "k", "v"], scale = 0x7F800000 : f32}}
+
+// -----
+
+// expected-error @below {{expected bsr.attention to be a dictionary of operands}}
+func.func private @attention_kept() attributes {bsr.attention = {operands = ["q", "k", "v", "kept"], scale = 1.0}}
 
 // -----
 

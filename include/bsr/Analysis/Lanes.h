@@ -48,6 +48,7 @@ private:
   bool visitUp();
   bool decide();
   bool visitGeneric(linalg::GenericOp op, bool decide);
+  bool visitAttention(Operation *op);
   bool isPinned(Value value) const;
 
   DenseMap<Value, unsigned> lanes;

@@ -62,6 +62,42 @@ struct Attention {
 /// `op` as an attention, or nothing.
 std::optional<Attention> getAttention(Operation *op);
 
+/// The tensors of `op`, an attention or a gradient, in the order of its maps.
+SmallVector<Value> getMappedTensors(Operation *op);
+
+/// The maps of `op`, an attention or a gradient, and others for them.
+SmallVector<AffineMap> getTensorMaps(Operation *op);
+void setTensorMaps(Operation *op, ArrayRef<AffineMap> maps);
+
+/// What a front end says of a private function whose body, of operations of
+/// upstream, computes attention or its gradient (`bsr.attention`):
+///
+/// - `operands`: what its arguments are, some of q, k, v, dy, bias, mask and
+///   kept, in this order: q, k and v always, dy in a gradient. They are of
+///   shape `batch... x queries or keys x features`; bias, mask and kept are of
+///   the scores' shape, with fewer dimensions or extents of 1 where they are
+///   broadcast. `mask` is true where scores count, `kept` where probabilities
+///   are not dropped out. A row in which no score counts is 0.
+/// - `scale`: what scores are multiplied with.
+/// - `kept_factor`: what probabilities that are kept are multiplied with, if
+///   there is `kept`.
+///
+/// The results are y, or dq, dk and dv, with the dimensions in this order.
+struct AttentionFunction {
+  static constexpr StringLiteral name = "bsr.attention";
+
+  /// Whether `attr` is as above.
+  static bool isValid(Attribute attr);
+  /// What `attr`, which is valid, says.
+  explicit AttentionFunction(DictionaryAttr attr);
+
+  bool isGradient() const { return llvm::is_contained(operands, "dy"); }
+
+  SmallVector<StringRef> operands;
+  double scale;
+  double keptFactor = 1;
+};
+
 } // namespace mlir::bsr
 
 #endif // BSR_DIALECT_ATTENTION_H

@@ -12,6 +12,7 @@
 #include "SplitBatches.h"
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Work.h"
+#include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Attention/Passes.h"
@@ -38,9 +39,8 @@ static Value getProduct(const AttentionMatch &match) {
 }
 
 /// The map from the dimensions of `match` to those of `tensor`.
-static AffineMap getMap(const AttentionMatch &match,
+static AffineMap getMap(MLIRContext *context, const AttentionMatch &match,
                         const LabelledTensor &tensor) {
-  MLIRContext *context = match.scores->getContext();
   SmallVector<AffineExpr> results;
   for (int64_t label : tensor.labels)
     results.push_back(label < 0 ? getAffineConstantExpr(0, context)
@@ -58,7 +58,7 @@ combine(OpBuilder &b, const AttentionMatch &match,
   SmallVector<AffineMap> maps;
   SmallVector<Value> inputs;
   for (const LabelledTensor &tensor : tensors) {
-    AffineMap map = getMap(match, tensor);
+    AffineMap map = getMap(b.getContext(), match, tensor);
     maps.push_back(AffineMap::get(rank, 0, map.getResults(), b.getContext()));
     inputs.push_back(tensor.tensor);
   }
@@ -194,6 +194,8 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
     if (func.isDeclaration() || !func.getBody().hasOneBlock())
       return;
     Block &block = func.getBody().front();
+    for (auto op : llvm::to_vector(block.getOps<AttentionOp>()))
+      settle(op);
     splitBatches(block);
     DenseSet<Operation *> maximized = findMaximized(block);
     unsigned number = 0;
@@ -244,8 +246,9 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
                         const AttentionObstacle &obstacle,
                         const AttentionMark *mark, StringRef name);
   bool rewrite(AttentionMatch &match, std::optional<AttentionBlocks> imposed);
+  void settle(AttentionOp op);
   bool hasKernels(Operation *op);
-  Value getPattern(OpBuilder &b, const AttentionMatch &match,
+  Value getPattern(OpBuilder &b, Operation *op, const AttentionMatch &match,
                    std::optional<AttentionBlocks> blocks);
   std::optional<AttentionBlocks> getLive(const AttentionMatch &match);
 
@@ -290,13 +293,17 @@ FindAttention::getLive(const AttentionMatch &match) {
 }
 
 /// The pattern of `blocks`, or else that which a mask of `match` is masked by,
-/// or of the blocks in which its masks have an entry, or null.
-Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match,
+/// or of the blocks in which its masks have an entry, or null; at the place of
+/// `op`.
+Value FindAttention::getPattern(OpBuilder &b, Operation *op,
+                                const AttentionMatch &match,
                                 std::optional<AttentionBlocks> blocks) {
   if (!blocks) {
     AttentionObstacle obstacle;
     if (Value pattern = getMaskPattern(match, obstacle))
       return pattern;
+    if (!obstacle.op && !obstacle.reason.empty())
+      obstacle.op = op;
     if (obstacle.op)
       PassRemark::missed("bsr-find-attention", "AllBlocks", obstacle.op,
                          PassRemark::remarkIf(report))
@@ -315,8 +322,64 @@ Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match,
       match.extents[match.getKeyDim()], blocks->blockRows, blocks->blockCols,
       static_cast<int64_t>(blocks->colIdx.size()));
   ++numPatterns;
-  return ConstantPatternOp::create(b, getProduct(match).getLoc(), type,
-                                   blocks->rowPtr, blocks->colIdx);
+  return ConstantPatternOp::create(b, op->getLoc(), type, blocks->rowPtr,
+                                   blocks->colIdx);
+}
+
+/// Has `op`, which was imported, and its gradients read tensors as they lie
+/// before their dimensions are permuted, and compute the blocks in which masks
+/// have an entry alone.
+void FindAttention::settle(AttentionOp op) {
+  Attention attention(op);
+  AttentionMatch match;
+  match.numBatchDims = attention.numBatchDims;
+  match.extents = attention.extents;
+  match.fill = attention.fill;
+  match.zeroEmpty = attention.zeroEmpty;
+  auto getLabelled = [](Value tensor, AffineMap map) {
+    LabelledTensor labelled{tensor, {}};
+    for (AffineExpr expr : map.getResults()) {
+      auto dim = dyn_cast<AffineDimExpr>(expr);
+      labelled.labels.push_back(dim ? int64_t(dim.getPosition()) : -1);
+    }
+    return labelled;
+  };
+  if (attention.mask)
+    match.masks.push_back(
+        {getLabelled(attention.mask.tensor, attention.mask.map), false});
+  if (attention.bias)
+    match.biases.push_back(
+        getLabelled(attention.bias.tensor, attention.bias.map));
+
+  OpBuilder b(op);
+  Value pattern = op.getPattern();
+  if (!pattern)
+    pattern = getPattern(b, op, match, std::nullopt);
+  SmallVector<Operation *> ops{op};
+  for (Operation *user : op.getLse().getUsers())
+    if (isa<AttentionGradOp>(user))
+      ops.push_back(user);
+  for (Operation *each : ops) {
+    // What has features: as many operands as are in front of the bias.
+    SmallVector<OpOperand *> reads;
+    for (OpOperand &operand : each->getOpOperands())
+      if (operand.get() != op.getLse() && reads.size() < (each == op ? 3 : 5))
+        reads.push_back(&operand);
+    SmallVector<AffineMap> maps = getTensorMaps(each);
+    for (auto [number, operand] : llvm::enumerate(reads)) {
+      LabelledTensor read =
+          getRead(match, getLabelled(operand->get(), maps[number]));
+      maps[number] = getMap(b.getContext(), match, read);
+      operand->set(read.tensor);
+    }
+    setTensorMaps(each, maps);
+    if (!pattern)
+      continue;
+    if (auto gradient = dyn_cast<AttentionGradOp>(each))
+      gradient.getPatternMutable().assign(pattern);
+    else
+      op.getPatternMutable().assign(pattern);
+  }
 }
 
 /// True if the target has kernels for `op`, an attention or a gradient; else a
@@ -434,7 +497,7 @@ bool FindAttention::rewrite(AttentionMatch &match,
   Location loc = match.scores.getLoc();
   LabelledTensor bias = getBias(b, match), mask = getMask(b, match),
                  factor = getFactor(b, match);
-  Value pattern = getPattern(b, match, std::move(imposed));
+  Value pattern = getPattern(b, match.scores, match, std::move(imposed));
   LabelledTensor q = getRead(match, match.q), k = getRead(match, match.k),
                  v = getRead(match, match.v);
   // What is computed again for a gradient alone has an output all the same: its
@@ -452,10 +515,10 @@ bool FindAttention::rewrite(AttentionMatch &match,
   auto getMaps = [&](ArrayRef<LabelledTensor> tensors) {
     SmallVector<AffineMap> maps;
     for (const LabelledTensor &tensor : tensors)
-      maps.push_back(getMap(match, tensor));
+      maps.push_back(getMap(b.getContext(), match, tensor));
     for (const LabelledTensor &tensor : {bias, mask, factor})
       if (tensor)
-        maps.push_back(getMap(match, tensor));
+        maps.push_back(getMap(b.getContext(), match, tensor));
     return b.getAffineMapArrayAttr(maps);
   };
   SmallVector<int64_t> parts{2};

@@ -6,6 +6,7 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Lanes.h"
 #include "bsr/Analysis/PassOrder.h"
+#include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Layout/Passes.h"
@@ -107,8 +108,13 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
       auto onActivations = dyn_cast<ActivationsOpInterface>(op);
       bool isComputed = onActivations
                             ? onActivations.getMadeActivations() != nullptr
-                            : isa<linalg::GenericOp, tensor::ConcatOp>(op);
-      if (isComputed && llvm::all_of(op.getResults(), [&](Value result) {
+                            : isa<linalg::GenericOp, tensor::ConcatOp,
+                                  AttentionOp, AttentionGradOp>(op);
+      auto results = op.getResults();
+      // Statistics of rows have none.
+      if (isa<AttentionOp>(op))
+        results = results.take_front();
+      if (isComputed && llvm::all_of(results, [&](Value result) {
             return getLane(result) && getShape(result).size() > 1;
           }))
         markLanes(&op);
@@ -252,6 +258,8 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   void rewrite(Operation *op) {
     TypeSwitch<Operation *>(op)
         .Case([&](linalg::GenericOp op) { rewriteGeneric(op); })
+        .Case<AttentionOp, AttentionGradOp>(
+            [&](auto op) { rewriteAttention(op); })
         .Case([&](ActivationsOpInterface op) {
           if (!hasFreeLayout(op))
             return;
@@ -270,14 +278,24 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
         });
   }
 
+  static void permuteMap(AffineMap &map, ArrayRef<int64_t> order) {
+    if (!order.empty())
+      map = AffineMap::get(map.getNumDims(), 0,
+                           applyPermutation(map.getResults(), order),
+                           map.getContext());
+  }
+
+  /// Attention reads and makes its tensors as they lie.
+  void rewriteAttention(Operation *op) {
+    SmallVector<AffineMap> maps = getTensorMaps(op);
+    for (auto [map, tensor] : llvm::zip_equal(maps, getMappedTensors(op)))
+      permuteMap(map, getOrder(tensor));
+    llvm::for_each(op->getResults(), [&](Value result) { setLayout(result); });
+    setTensorMaps(op, maps);
+  }
+
   void rewriteGeneric(linalg::GenericOp op) {
     SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-    auto permuteMap = [&](AffineMap &map, ArrayRef<int64_t> order) {
-      if (!order.empty())
-        map = AffineMap::get(map.getNumDims(), 0,
-                             applyPermutation(map.getResults(), order),
-                             op.getContext());
-    };
     for (OpOperand *input : op.getDpsInputOperands())
       permuteMap(maps[input->getOperandNumber()], getOrder(input->get()));
     for (auto [number, result] : llvm::enumerate(op->getResults())) {

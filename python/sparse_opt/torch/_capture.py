@@ -25,7 +25,7 @@ import torch
 from torch.func import functionalize
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sparse_opt import _progress, _source
+from sparse_opt import _progress, _say, _source
 from sparse_opt._errors import ExportError
 from sparse_opt._outside import Outside
 from sparse_opt.torch import (
@@ -222,6 +222,8 @@ def _capture(
     _constants.fold(graph)
     _bytes.widen(graph)
     _graph.require_lowerable(graph)
+    for line in function.apart:
+        _say.line(line)
     parameters = [a.name for a in arguments if a.role == "param"]
     results = _graph.link(graph, arguments, len(function.output_types), is_step)
     used = {a.name for a in arguments}

@@ -31,6 +31,8 @@ from sparse_opt.torch import (
     _optimizers,
     _points,
     _private,
+    _recording,
+    _sdpa,
 )
 
 TrainStep = Callable[[torch.nn.Module, Any, Any], Any]
@@ -70,6 +72,8 @@ class StepFunction:
         self.output_types: list[torch.dtype] = []
         self.changes: list[_effects.Change] = []
         self.counts: list[_effects.Change] = []
+        # Attention that PyTorch takes apart, and why.
+        self.apart: dict[str, None] = {}
         self.returns: Any = None
         self.names = _optimizers.parameter_names(model, optimizers)
         self.has_tensor_rate = any(
@@ -163,6 +167,7 @@ class StepFunction:
             gradients,
             _effects.known_optimizers(parts),
             _points.marked(self.model, params),
+            _sdpa.Attention(self._take_apart).running(),
             numbers,
         ):
             for part in parts:
@@ -238,6 +243,11 @@ class StepFunction:
             if a.role in _arguments.CARRIED
         ]
         return [*carried, *outputs]
+
+    def _take_apart(self, reason: str) -> None:
+        place = _recording.user_place()
+        where = f" at {place[0]}:{place[1]}" if place else ""
+        self.apart[f"scaled_dot_product_attention{where} is taken apart: {reason}"] = None
 
     def _read_attributes(self, values: dict[str, torch.Tensor]) -> None:
         """Takes the tensors that a step left in attributes for their next values.

@@ -26,7 +26,7 @@ from torch_mlir.extras.fx_importer import FxImporter
 from sparse_opt import _progress
 from sparse_opt._errors import ExportError
 from sparse_opt._text import shorten_locations
-from sparse_opt.torch import _nodes, _points
+from sparse_opt.torch import _calls, _nodes, _points
 from sparse_opt.torch._arguments import Argument
 from sparse_opt.torch._capture import Capture
 
@@ -44,13 +44,16 @@ def lower(
     _progress.stage("import")
     _shorten_stacks(capture.graph)
     _points.lower(capture.graph)
+    sites = _calls.cut(capture.graph)
     module = _import(capture.graph)
     _progress.stage("lower")
     with module.context, ir.Location.unknown():
         module.context.allow_unregistered_dialects = True
         _rewrite(module)
+        _run(module, "inline,symbol-dce")
+        _calls.splice(module, sites, _lowered)
         _set_interface(module, capture, inits)
-        _run(module, "inline,symbol-dce,canonicalize,cse")
+        _run(module, "canonicalize,cse")
         _require_upstream(module)
         _progress.stage("write")
         return _text(module, locations)
@@ -79,6 +82,17 @@ def _import(graph: torch.fx.GraphModule) -> ir.Module:
         raise ExportError(_explain(message, graph)) from error
     finally:
         handler.detach()
+
+
+def _lowered(graph: torch.fx.GraphModule) -> ir.Module:
+    """Returns the module of a function that a step calls."""
+    _shorten_stacks(graph)
+    module = _import(graph)
+    with module.context, ir.Location.unknown():
+        module.context.allow_unregistered_dialects = True
+        _rewrite(module)
+        _run(module, "inline,symbol-dce,canonicalize,cse")
+    return module
 
 
 def _run(module: ir.Module, pipeline: str) -> None:

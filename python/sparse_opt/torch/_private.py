@@ -262,6 +262,21 @@ def visible_buffer_writes() -> contextlib.AbstractContextManager[Any]:
     return enable_python_dispatcher()
 
 
+@contextlib.contextmanager
+def other_kernel(operation: Any, kernel: Callable[..., Any]) -> Iterator[None]:
+    """Has `visible_buffer_writes` call `kernel(own, *args, **kwargs)` for a composite
+    operation, whose own kernel is `own`."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    own = functools.partial(operation._op_dk, key)
+    operation.py_kernels[key] = functools.partial(kernel, own)
+    operation._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        del operation.py_kernels[key]
+        operation._dispatch_cache.clear()
+
+
 def saved_buffers(model: torch.nn.Module) -> set[str]:
     """Returns the names of buffers that go into a `state_dict`, whatever it calls them."""
     return {
@@ -594,6 +609,13 @@ def differentiating_transform() -> str:
         return ""
     kind = str(interpreter.key()).rpartition(".")[2]
     return "" if kind == "Vmap" else f"torch.func ({kind.lower()})"
+
+
+def is_transformed() -> bool:
+    """Returns whether a call is in a transform of `torch.func`, or in forward mode."""
+    peek = getattr(torch._C._functorch, "peek_interpreter_stack", None)
+    is_in_transform = peek is not None and peek() is not None
+    return is_in_transform or torch.autograd.forward_ad._current_level >= 0
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

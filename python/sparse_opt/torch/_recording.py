@@ -62,7 +62,7 @@ class Recording(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if _random.is_random_operation(func):
             self._numbering.take()
-        place = _user_place()
+        place = user_place()
         key = func, self._key(args), self._key(kwargs)
         self.trace.append((key, place))
         _private.give_place(place)
@@ -117,7 +117,7 @@ _CONSTANTS = (
 )  # fmt: skip
 
 
-def _user_place() -> tuple[str, int] | None:
+def user_place() -> tuple[str, int] | None:
     """Returns the user's innermost file and line: of a module, or of the step."""
     frame: Any = sys._getframe(2)
     while frame is not None:

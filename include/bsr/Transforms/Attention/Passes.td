@@ -7,6 +7,71 @@
 
 include "mlir/Pass/PassBase.td"
 
+def BSRImportAttention : Pass<"bsr-import-attention", "ModuleOp"> {
+  let summary = "Make attention of calls of functions that say that they compute it";
+  let description = [{
+    A front end that knows of attention, as PyTorch's of `scaled_dot_product_attention`, puts
+    it into functions of its own, whose attribute `bsr.attention` says what their operands
+    are (`include/bsr/Dialect/Attention.h`). Their bodies are of operations of upstream: who
+    does not know the attribute inlines them. This pass makes `bsr.attention` of calls in
+    front of that, and `bsr.attention_grad` of those of gradients, which need no proof.
+    What a call of a gradient has in common with one of the forward pass is computed once.
+
+    Calls stay, and are inlined, where there are fewer than `min-keys` keys, in regions, and
+    where the target has no kernels for what they compute (`TargetAttrInterface::hasAttention`):
+    `bsr-find-attention` says so, if it does not find it either.
+
+    Before:
+
+    ```mlir
+    func.func @f(%q: tensor<2x8x4xf32> {bsr.name = "q"}, %k: tensor<2x8x4xf32> {bsr.name = "k"},
+                 %v: tensor<2x8x4xf32> {bsr.name = "v"}) -> (tensor<2x8x4xf32> {bsr.name = "y"}) {
+      %y = call @attend(%q, %k, %v)
+          : (tensor<2x8x4xf32>, tensor<2x8x4xf32>, tensor<2x8x4xf32>) -> tensor<2x8x4xf32>
+      return %y : tensor<2x8x4xf32>
+    }
+    func.func private @attend(%q: tensor<2x8x4xf32>, %k: tensor<2x8x4xf32>,
+                              %v: tensor<2x8x4xf32>) -> tensor<2x8x4xf32>
+        attributes {bsr.attention = {operands = ["q", "k", "v"], scale = 0.5 : f64}} {
+      %0 = tensor.empty() : tensor<2x8x4xf32>
+      return %0 : tensor<2x8x4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%q: tensor<2x8x4xf32> {bsr.name = "q"}, %k: tensor<2x8x4xf32> {bsr.name = "k"},
+                 %v: tensor<2x8x4xf32> {bsr.name = "v"}) -> (tensor<2x8x4xf32> {bsr.name = "y"}) {
+      %y, %lse = bsr.attention(%q, %k, %v) scale = 5.000000e-01
+          maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>,
+                  affine_map<(t, i, j, d, e) -> (t, j, d)>,
+                  affine_map<(t, i, j, d, e) -> (t, j, e)>,
+                  affine_map<(t, i, j, d, e) -> (t, i, e)>]
+          : (tensor<2x8x4xf32>, tensor<2x8x4xf32>, tensor<2x8x4xf32>)
+          -> (tensor<2x8x4xf32>, tensor<2x2x8xf32>)
+      return %y : tensor<2x8x4xf32>
+    }
+    func.func private @attend(%q: tensor<2x8x4xf32>, %k: tensor<2x8x4xf32>,
+                              %v: tensor<2x8x4xf32>) -> tensor<2x8x4xf32>
+        attributes {bsr.attention = {operands = ["q", "k", "v"], scale = 0.5 : f64}} {
+      %0 = tensor.empty() : tensor<2x8x4xf32>
+      return %0 : tensor<2x8x4xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"minKeys", "min-keys", "int64_t", /*default=*/"1",
+           "Leave attention to fewer keys as it is">,
+  ];
+  let statistics = [
+    Statistic<"numImported", "num-imported", "Number of attentions made of calls">,
+    Statistic<"numGradients", "num-gradients", "Number of gradients made of calls">,
+  ];
+  let dependentDialects = ["::mlir::bsr::BSRDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
   let summary = "Make attention, and its gradient, of products and a softmax";
   let description = [{
