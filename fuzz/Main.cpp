@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-using namespace bsr;
+using namespace sparse_opt;
 namespace fs = std::filesystem;
 
 fuzz::MemoryFile::MemoryFile(std::string_view contents)

@@ -12,7 +12,7 @@
 
 #include <cstring>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// A loaded step, and a session of it.

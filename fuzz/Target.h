@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace bsr::fuzz {
+namespace sparse_opt::fuzz {
 
 /// Reads an input. Whatever it holds, this returns; an abort is a finding.
 using Target = std::function<void(std::string_view)>;
@@ -40,6 +40,6 @@ const std::string &temporaryFolder();
 /// Aborts unless `holds`, which `what` says.
 void require(bool holds, const char *what);
 
-} // namespace bsr::fuzz
+} // namespace sparse_opt::fuzz
 
 #endif // BSR_FUZZ_TARGET_H

@@ -16,8 +16,8 @@
 #include <filesystem>
 #include <fstream>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 namespace fs = std::filesystem;
 
 static void fuzzTokens(std::string_view input) {

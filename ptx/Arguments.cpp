@@ -55,7 +55,7 @@ static unsigned findType(const std::string &name) {
   for (unsigned i = 0; i < std::size(types); ++i)
     if (name == types[i].name)
       return i;
-  bsr::fail("expected a type of an argument, but got '", name, "'");
+  sparse_opt::fail("expected a type of an argument, but got '", name, "'");
 }
 
 static uint64_t readCount(const std::string &text) {
@@ -64,7 +64,8 @@ static uint64_t readCount(const std::string &text) {
   uint64_t count = std::strtoull(text.c_str(), &end, 10);
   if (text.empty() || text[0] < '0' || text[0] > '9' || *end || errno ||
       count == 0 || count > 1u << 28)
-    bsr::fail("expected a number of 1 to 268435456, but got '", text, "'");
+    sparse_opt::fail("expected a number of 1 to 268435456, but got '", text,
+                     "'");
   return count;
 }
 
@@ -97,8 +98,8 @@ static uint64_t readNumber(const TypeEntry &type, const std::string &text) {
     bits = std::strtoull(text.c_str(), &end, 0);
   }
   if (text.empty() || *end || errno)
-    bsr::fail("expected a number of type ", type.name, ", but got '", text,
-              "'");
+    sparse_opt::fail("expected a number of type ", type.name, ", but got '",
+                     text, "'");
   return bits;
 }
 
@@ -130,8 +131,8 @@ static std::vector<uint8_t> readValues(const TypeEntry &type,
   if (text[0] == '@') {
     std::ifstream file(text.substr(1), std::ios::binary);
     if (!file)
-      bsr::fail("expected file '", text.substr(1),
-                "' to be readable, but got none");
+      sparse_opt::fail("expected file '", text.substr(1),
+                       "' to be readable, but got none");
     while (file) {
       constexpr size_t piece = 1 << 20;
       size_t size = bytes.size();
@@ -140,8 +141,8 @@ static std::vector<uint8_t> readValues(const TypeEntry &type,
       bytes.resize(size + size_t(file.gcount()));
     }
     if (bytes.empty() || bytes.size() % type.bytes)
-      bsr::fail("expected values of ", type.bytes, " bytes in '",
-                text.substr(1), "', but got ", bytes.size(), " bytes");
+      sparse_opt::fail("expected values of ", type.bytes, " bytes in '",
+                       text.substr(1), "', but got ", bytes.size(), " bytes");
     return bytes;
   }
   bool random = text.compare(0, 7, "random(") == 0,
@@ -151,7 +152,8 @@ static std::vector<uint8_t> readValues(const TypeEntry &type,
     inside.pop_back();
     std::vector<std::string> parts = split(inside, ',');
     if (parts.size() != (random ? 2u : 1u))
-      bsr::fail("expected random(SEED,N) or iota(N), but got '", text, "'");
+      sparse_opt::fail("expected random(SEED,N) or iota(N), but got '", text,
+                       "'");
     uint64_t state = random ? readNumber(types[3], parts[0]) : 0,
              count = readCount(parts.back());
     for (uint64_t i = 0; i < count; ++i) {
@@ -185,14 +187,14 @@ static Argument makeBuffer(Memory &memory, unsigned type,
 
 static Argument readMap(const std::vector<std::string> &parts, Memory &memory) {
   if (parts.size() != 6)
-    bsr::fail("expected map:TYPE:SIZES:BOX:SWIZZLE:VALUES, but got ",
-              parts.size(), " parts");
+    sparse_opt::fail("expected map:TYPE:SIZES:BOX:SWIZZLE:VALUES, but got ",
+                     parts.size(), " parts");
   unsigned type = findType(parts[1]);
   std::vector<std::string> sizes = split(parts[2], 'x'),
                            box = split(parts[3], 'x');
   if (sizes.size() != box.size() || sizes.size() > 3)
-    bsr::fail("expected sizes and a box of 1 to 3 dimensions, but got '",
-              parts[2], "' and '", parts[3], "'");
+    sparse_opt::fail("expected sizes and a box of 1 to 3 dimensions, but got '",
+                     parts[2], "' and '", parts[3], "'");
   Argument made = makeBuffer(memory, type, readValues(types[type], parts[5]));
   TensorMap map;
   map.address = made.address;
@@ -212,11 +214,11 @@ static Argument readMap(const std::vector<std::string> &parts, Memory &memory) {
     if (parts[4] == swizzles[i])
       map.swizzle = Swizzle(i), known = true;
   if (!known)
-    bsr::fail("expected a swizzle of 0, 32, 64 or 128 bytes, but got '",
-              parts[4], "'");
+    sparse_opt::fail("expected a swizzle of 0, 32, 64 or 128 bytes, but got '",
+                     parts[4], "'");
   if (stride != made.count * map.elementBytes)
-    bsr::fail("expected ", stride / map.elementBytes,
-              " values of a tensor, but got ", made.count);
+    sparse_opt::fail("expected ", stride / map.elementBytes,
+                     " values of a tensor, but got ", made.count);
   EncodedTensorMap bytes = encode(map);
   made.bytes.assign(bytes.begin(), bytes.end());
   return made;
@@ -230,7 +232,7 @@ Argument ptx::readArgument(const std::string &text, Memory &memory) {
   bool in = kind == "in" || kind == "inout",
        out = kind == "out" || kind == "zero";
   if (parts.size() != (in || out ? 3u : 2u) || parts.back().empty())
-    bsr::fail(
+    sparse_opt::fail(
         "expected TYPE:VALUE, in:TYPE:VALUES or out:TYPE:COUNT, but got '",
         text, "'");
   unsigned type = findType(parts[in || out]);
@@ -316,7 +318,7 @@ std::string ptx::printHash(const Argument &argument, unsigned number,
   uint64_t size = argument.count * types[argument.type].bytes;
   const Allocation *from = memory.find(argument.address);
   std::vector<uint8_t> piece(uint64_t(1) << 16);
-  bsr::Hasher hash;
+  sparse_opt::Hasher hash;
   for (uint64_t begin = 0; begin < size; begin += piece.size()) {
     uint64_t count = std::min<uint64_t>(piece.size(), size - begin);
     memory.readAny(argument.address + begin, piece.data(), count);
@@ -341,13 +343,14 @@ void ptx::writeArgument(const Argument &argument, unsigned number,
   const Allocation *from = memory.find(argument.address);
   for (size_t i = 0; i < bytes.size(); ++i)
     if (!from->written[i])
-      bsr::fail("expected argument ", number,
-                " to be written as a whole, but got nothing at byte ", i);
+      sparse_opt::fail("expected argument ", number,
+                       " to be written as a whole, but got nothing at byte ",
+                       i);
   std::string name = folder + "/argument-" + std::to_string(number);
   std::ofstream file(name, std::ios::binary);
   file.write(reinterpret_cast<const char *>(bytes.data()),
              std::streamsize(bytes.size()));
   file.close();
   if (!file)
-    bsr::fail("expected to write file '", name, "', but got an error");
+    sparse_opt::fail("expected to write file '", name, "', but got an error");
 }

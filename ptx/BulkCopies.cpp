@@ -68,15 +68,17 @@ static TensorMap readMap(Warp &warp, const Insn &insn, unsigned lane,
     if (address >> windowShift == 3) {
       address -= paramWindow;
       if (address % 64 || address + 128 > parameters.size())
-        bsr::fail("expected a tensor map at a multiple of 64, but got offset ",
-                  address, " of the parameters");
+        sparse_opt::fail(
+            "expected a tensor map at a multiple of 64, but got offset ",
+            address, " of the parameters");
       return decodeTensorMap(&parameters[address]);
     }
     if (address % 64)
-      bsr::fail("expected a tensor map at a multiple of 64, but got ", address);
+      sparse_opt::fail("expected a tensor map at a multiple of 64, but got ",
+                       address);
     return decodeTensorMap(
         accessGlobal(warp, insn, lane, address, 128, Access::Read));
-  } catch (const bsr::Error &error) {
+  } catch (const sparse_opt::Error &error) {
     if (error.sentence.find(", in thread ") != std::string::npos)
       throw;
     warp.fail(insn, lane, error.sentence);

@@ -89,7 +89,8 @@ const Operand &Decoder::operand(size_t index) const {
 void Decoder::expectOperands(size_t least, size_t most) {
   if (size() >= least && size() <= most)
     return;
-  fail("expected ", least, least == most ? "" : bsr::concatenate(" to ", most),
+  fail("expected ", least,
+       least == most ? "" : sparse_opt::concatenate(" to ", most),
        " operands of '", statement.opcode, "', but got ", size());
 }
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 using namespace ptx;
-using namespace bsr::cuda;
+using namespace sparse_opt::cuda;
 
 /// What is held of the GPU.
 struct ptx::Device::State {

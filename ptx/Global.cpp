@@ -164,12 +164,13 @@ uint8_t *ptx::accessGlobal(Warp &warp, const Insn &insn, unsigned lane,
   if (!found || address - found->address >= found->size)
     found = memory.find(address);
   if (!found || size > found->size - (address - found->address))
-    warp.fail(
-        insn, lane, "expected ", size,
-        " bytes inside of an allocation, but got global address ", address,
-        found ? bsr::concatenate(", ", found->address + found->size - address,
-                                 " bytes before an end")
-              : "");
+    warp.fail(insn, lane, "expected ", size,
+              " bytes inside of an allocation, but got global address ",
+              address,
+              found ? sparse_opt::concatenate(
+                          ", ", found->address + found->size - address,
+                          " bytes before an end")
+                    : "");
   warp.lastAllocation = found;
   uint64_t offset = address - found->address;
   unsigned unwritten =

@@ -2,7 +2,7 @@
 //
 // An interpreter of PTX: a module of text, memory, and launches that check
 // every access. docs/ptx-interpreter.md says what it executes and what it
-// checks. Every failure is a bsr::Error with one sentence.
+// checks. Every failure is a sparse_opt::Error with one sentence.
 
 #ifndef PTX_INTERPRETER_H
 #define PTX_INTERPRETER_H

@@ -17,27 +17,29 @@ static void checkBlock(const Launch &launch) {
   uint64_t threads = block.count();
   if (threads == 0 || threads > nvidia::maxBlockThreads || block.x > 1024 ||
       block.y > 1024 || block.z > 64)
-    bsr::fail("expected blocks of 1 to ", nvidia::maxBlockThreads,
-              " threads on ", chip.name, ", but got ", block.x, "x", block.y,
-              "x", block.z);
+    sparse_opt::fail("expected blocks of 1 to ", nvidia::maxBlockThreads,
+                     " threads on ", chip.name, ", but got ", block.x, "x",
+                     block.y, "x", block.z);
   if (info.maxThreads && threads > info.maxThreads)
-    bsr::fail("expected blocks of at most ", info.maxThreads,
-              " threads, which is the .maxntid of '", info.name, "', but got ",
-              threads);
+    sparse_opt::fail("expected blocks of at most ", info.maxThreads,
+                     " threads, which is the .maxntid of '", info.name,
+                     "', but got ", threads);
   const Dim &required = info.requiredBlock;
   if (required.x &&
       (required.x != block.x || required.y != block.y || required.z != block.z))
-    bsr::fail("expected blocks of ", required.x, "x", required.y, "x",
-              required.z, ", which is the .reqntid of '", info.name,
-              "', but got ", block.x, "x", block.y, "x", block.z);
+    sparse_opt::fail("expected blocks of ", required.x, "x", required.y, "x",
+                     required.z, ", which is the .reqntid of '", info.name,
+                     "', but got ", block.x, "x", block.y, "x", block.z);
   unsigned registers = std::max(launch.options->registers, info.maxRegisters);
   if (registers > nvidia::maxThreadRegisters)
-    bsr::fail("expected at most ", nvidia::maxThreadRegisters,
-              " registers a thread on ", chip.name, ", but got ", registers);
+    sparse_opt::fail("expected at most ", nvidia::maxThreadRegisters,
+                     " registers a thread on ", chip.name, ", but got ",
+                     registers);
   uint64_t rounded = (threads + 31) / 32 * 32 * ((registers + 7) / 8 * 8);
   if (rounded > nvidia::maxBlockRegisters)
-    bsr::fail("expected at most ", nvidia::maxBlockRegisters,
-              " registers a block on ", chip.name, ", but got ", rounded);
+    sparse_opt::fail("expected at most ", nvidia::maxBlockRegisters,
+                     " registers a block on ", chip.name, ", but got ",
+                     rounded);
 }
 
 static void checkCluster(const Launch &launch) {
@@ -46,23 +48,24 @@ static void checkCluster(const Launch &launch) {
             &required = info.requiredCluster;
   if (required.x &&
       (required.x != size.x || required.y != size.y || required.z != size.z))
-    bsr::fail("expected clusters of ", required.x, "x", required.y, "x",
-              required.z, ", which is the .reqnctapercluster of '", info.name,
-              "', but got ", size.x, "x", size.y, "x", size.z);
+    sparse_opt::fail("expected clusters of ", required.x, "x", required.y, "x",
+                     required.z, ", which is the .reqnctapercluster of '",
+                     info.name, "', but got ", size.x, "x", size.y, "x",
+                     size.z);
   if (size.count() == 0 || size.x > 16 || size.y > 16 || size.z > 16 ||
       size.count() > launch.chip->maxCluster)
-    bsr::fail("expected clusters of at most ", launch.chip->maxCluster,
-              " blocks on ", launch.chip->name, ", but got ", size.x, "x",
-              size.y, "x", size.z);
+    sparse_opt::fail("expected clusters of at most ", launch.chip->maxCluster,
+                     " blocks on ", launch.chip->name, ", but got ", size.x,
+                     "x", size.y, "x", size.z);
   if (grid.count() == 0 || grid.x > 0x7fffffff || grid.y > 65535 ||
       grid.z > 65535)
-    bsr::fail(
+    sparse_opt::fail(
         "expected a grid of 1 to 2147483647 x 65535 x 65535 blocks, but got ",
         grid.x, "x", grid.y, "x", grid.z);
   if (grid.x % size.x || grid.y % size.y || grid.z % size.z)
-    bsr::fail("expected a grid of whole clusters, but got ", grid.x, "x",
-              grid.y, "x", grid.z, " blocks in clusters of ", size.x, "x",
-              size.y, "x", size.z);
+    sparse_opt::fail("expected a grid of whole clusters, but got ", grid.x, "x",
+                     grid.y, "x", grid.z, " blocks in clusters of ", size.x,
+                     "x", size.y, "x", size.z);
 }
 
 static void checkShared(Launch &launch) {
@@ -72,12 +75,13 @@ static void checkShared(Launch &launch) {
       align * align;
   uint64_t end = begin + launch.options->dynamicShared;
   if (end - sharedBase > launch.chip->sharedLimit)
-    bsr::fail("expected at most ", launch.chip->sharedLimit,
-              " bytes of shared memory on ", launch.chip->name, ", but got ",
-              end - sharedBase);
+    sparse_opt::fail("expected at most ", launch.chip->sharedLimit,
+                     " bytes of shared memory on ", launch.chip->name,
+                     ", but got ", end - sharedBase);
   if (launch.kernel->info.staticShared > 48 * 1024)
-    bsr::fail("expected at most 49152 bytes of static shared memory, but got ",
-              launch.kernel->info.staticShared);
+    sparse_opt::fail(
+        "expected at most 49152 bytes of static shared memory, but got ",
+        launch.kernel->info.staticShared);
   launch.dynamicBegin = uint32_t(begin);
   launch.sharedEnd = uint32_t(end);
 }
@@ -100,20 +104,20 @@ static Launch prepare(const Module &module, std::string_view entry,
                 0,
                 0};
   if (!runsOn(*program.chip, *launch.chip))
-    bsr::fail("expected a module for ", launch.chip->name, ", but got target ",
-              program.target);
+    sparse_opt::fail("expected a module for ", launch.chip->name,
+                     ", but got target ", program.target);
   checkBlock(launch);
   checkCluster(launch);
   checkShared(launch);
   launch.registers = registersAtLaunch(launch);
   if (options.parameters.size() != kernel.info.parameterBytes)
-    bsr::fail("expected ", kernel.info.parameterBytes,
-              " bytes of parameters of '", kernel.info.name, "', but got ",
-              options.parameters.size());
+    sparse_opt::fail("expected ", kernel.info.parameterBytes,
+                     " bytes of parameters of '", kernel.info.name,
+                     "', but got ", options.parameters.size());
   for (uint64_t block : options.blocks)
     if (block >= options.grid.count())
-      bsr::fail("expected thread blocks of 0 to ", options.grid.count() - 1,
-                ", but got ", block);
+      sparse_opt::fail("expected thread blocks of 0 to ",
+                       options.grid.count() - 1, ", but got ", block);
   return launch;
 }
 
@@ -147,8 +151,9 @@ static unsigned defaultThreads() {
   char *end = nullptr;
   unsigned long threads = std::strtoul(given, &end, 10);
   if (*end || threads < 1 || threads > 1024)
-    bsr::fail("expected PTX_RUN_THREADS to be a number of 1 to 1024, but got '",
-              given, "'");
+    sparse_opt::fail(
+        "expected PTX_RUN_THREADS to be a number of 1 to 1024, but got '",
+        given, "'");
   return unsigned(threads);
 }
 
@@ -184,7 +189,7 @@ Counts ptx::launch(const Module &module, std::string_view entry,
         cluster.start(chosen.empty() ? number : chosen[number]);
         cluster.run();
       }
-    } catch (const bsr::Error &error) {
+    } catch (const sparse_opt::Error &error) {
       // The first block that fails is reported, whichever thread gets there
       // first.
       std::lock_guard<std::mutex> lock(mutex);
@@ -203,6 +208,6 @@ Counts ptx::launch(const Module &module, std::string_view entry,
   for (std::thread &other : others)
     other.join();
   if (!sentence.empty())
-    throw bsr::Error(bsr::InvalidArgument, sentence);
+    throw sparse_opt::Error(sparse_opt::InvalidArgument, sentence);
   return counts;
 }

@@ -29,7 +29,7 @@ std::vector<Token> tokenize(std::string_view text);
 /// Throws `parts` as a sentence, with the line behind it.
 template <typename... Parts>
 [[noreturn]] void failAt(int line, const Parts &...parts) {
-  bsr::fail(bsr::concatenate(parts...), " in line ", line);
+  sparse_opt::fail(sparse_opt::concatenate(parts...), " in line ", line);
 }
 
 } // namespace ptx

@@ -146,7 +146,7 @@ struct Warp {
   template <typename... Parts>
   [[noreturn]] void fail(const Insn &insn, unsigned lane,
                          const Parts &...parts) {
-    bsr::fail(bsr::concatenate(parts...), where(insn, lane));
+    sparse_opt::fail(sparse_opt::concatenate(parts...), where(insn, lane));
   }
   [[noreturn]] void failUninitialised(const Insn &insn, uint32_t lanes);
   std::string where(const Insn &insn, unsigned lane);

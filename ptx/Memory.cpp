@@ -24,8 +24,8 @@ void ptx::unmapZeros(void *begin, size_t bytes) {
 
 Allocation &Memory::make(uint64_t size) {
   if (size == 0 || size > uint64_t(1) << 36)
-    bsr::fail("expected an allocation of 1 byte to 64 GiB, but got ", size,
-              " bytes");
+    sparse_opt::fail("expected an allocation of 1 byte to 64 GiB, but got ",
+                     size, " bytes");
   auto made = std::make_unique<Allocation>();
   made->address = next;
   made->size = size;
@@ -57,7 +57,7 @@ void Memory::release(uint64_t address) {
       allocations.erase(it);
       return;
     }
-  bsr::fail("expected the address of an allocation, but got ", address);
+  sparse_opt::fail("expected the address of an allocation, but got ", address);
 }
 
 Allocation *Memory::find(uint64_t address) const {
@@ -73,8 +73,8 @@ Allocation *Memory::find(uint64_t address) const {
 Allocation &Memory::owner(uint64_t address, uint64_t size) const {
   Allocation *found = find(address);
   if (!found || size > found->size - (address - found->address))
-    bsr::fail("expected an address inside of an allocation, but got ", address,
-              " with ", size, " bytes");
+    sparse_opt::fail("expected an address inside of an allocation, but got ",
+                     address, " with ", size, " bytes");
   return *found;
 }
 
@@ -99,9 +99,9 @@ void Memory::read(uint64_t address, void *to, uint64_t size) const {
   const Allocation *from = find(address);
   for (uint64_t i = 0; i < size && !from->isDefined; ++i)
     if (!from->written[address - from->address + i])
-      bsr::fail("expected every byte to have a value, but got byte ",
-                address - from->address + i, " of an allocation of ",
-                from->size, ", which was never written");
+      sparse_opt::fail("expected every byte to have a value, but got byte ",
+                       address - from->address + i, " of an allocation of ",
+                       from->size, ", which was never written");
 }
 
 void Memory::beginLaunch(unsigned granuleShift) {

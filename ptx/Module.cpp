@@ -27,9 +27,10 @@ const Kernel &Program::kernel(std::string_view name) const {
     if (kernel.info.name == name || (name.empty() && kernels.size() == 1))
       return kernel;
   if (name.empty())
-    bsr::fail("expected the name of an entry, but got none, and a module with ",
-              kernels.size());
-  bsr::fail("expected an entry of the module, but got '", name, "'");
+    sparse_opt::fail(
+        "expected the name of an entry, but got none, and a module with ",
+        kernels.size());
+  sparse_opt::fail("expected an entry of the module, but got '", name, "'");
 }
 
 EntryInfo Module::entry(std::string_view name) const {
@@ -49,5 +50,5 @@ uint64_t Module::address(std::string_view name, Memory &memory) const {
     }
     return it->second;
   }
-  bsr::fail("expected a variable of the module, but got '", name, "'");
+  sparse_opt::fail("expected a variable of the module, but got '", name, "'");
 }

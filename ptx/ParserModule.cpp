@@ -301,5 +301,5 @@ void Parser::parseModule() {
     }
   }
   if (!program.chip)
-    bsr::fail("expected .target in a module, but got none");
+    sparse_opt::fail("expected .target in a module, but got none");
 }

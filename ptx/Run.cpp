@@ -63,8 +63,8 @@ static uint64_t readWhole(const std::string &option, const std::string &text,
   uint64_t value = std::strtoull(text.c_str(), &end, 10);
   if (text.empty() || text[0] < '0' || text[0] > '9' || *end || errno ||
       value > most)
-    bsr::fail("expected ", option, " to be a number up to ", most,
-              ", but got '", text, "'");
+    sparse_opt::fail("expected ", option, " to be a number up to ", most,
+                     ", but got '", text, "'");
   return value;
 }
 
@@ -75,8 +75,8 @@ static Dim readDim(const std::string &option, const std::string &text) {
   for (unsigned i = 0;; ++i) {
     size_t end = text.find(',', begin);
     if (i == 3)
-      bsr::fail("expected ", option, " to have at most 3 extents, but got '",
-                text, "'");
+      sparse_opt::fail("expected ", option,
+                       " to have at most 3 extents, but got '", text, "'");
     *extents[i] = unsigned(
         readWhole(option, text.substr(begin, end - begin), 0x7fffffff));
     if (end == std::string::npos)
@@ -101,7 +101,8 @@ static bool asksForDevice() {
   const char *value = std::getenv("PTX_RUN_DEVICE");
   std::string text = value ? value : "";
   if (!text.empty() && text != "0" && text != "1")
-    bsr::fail("expected PTX_RUN_DEVICE to be 0 or 1, but got '", text, "'");
+    sparse_opt::fail("expected PTX_RUN_DEVICE to be 0 or 1, but got '", text,
+                     "'");
   return text == "1";
 }
 
@@ -112,7 +113,7 @@ static CommandLine readCommandLine(int argc, char **argv) {
     std::string option = argv[i];
     auto value = [&]() -> std::string {
       if (i + 1 == argc)
-        bsr::fail("expected a value of ", option, ", but got none");
+        sparse_opt::fail("expected a value of ", option, ", but got none");
       return argv[++i];
     };
     for (const char *checked : {"--chip", "--threads", "--registers", "--limit",
@@ -159,27 +160,29 @@ static CommandLine readCommandLine(int argc, char **argv) {
       std::string name = value();
       options.chip = nvidia::findChip(name);
       if (!options.chip)
-        bsr::fail("expected a chip of ", nvidia::listChips(), ", but got '",
-                  name, "'");
+        sparse_opt::fail("expected a chip of ", nvidia::listChips(),
+                         ", but got '", name, "'");
     } else if (option.size() > 1 && option[0] == '-')
-      bsr::fail("expected an option of ptx-run --help, but got '", option, "'");
+      sparse_opt::fail("expected an option of ptx-run --help, but got '",
+                       option, "'");
     else if (line.file.empty())
       line.file = option;
     else
-      bsr::fail("expected one file, but got '", line.file, "' and '", option,
-                "'");
+      sparse_opt::fail("expected one file, but got '", line.file, "' and '",
+                       option, "'");
   }
   if (line.deviceName)
     return line;
   if (line.file.empty())
-    bsr::fail("expected a file of PTX, but got none");
+    sparse_opt::fail("expected a file of PTX, but got none");
   if (!line.entries && (!line.hasGrid || !line.hasBlock))
-    bsr::fail("expected --grid and --block, but got ",
-              line.hasGrid ? "no --block" : "no --grid");
+    sparse_opt::fail("expected --grid and --block, but got ",
+                     line.hasGrid ? "no --block" : "no --grid");
   if (line.device && !line.checked.empty())
-    bsr::fail("expected --device without what only the interpreter does, but "
-              "got ",
-              line.checked);
+    sparse_opt::fail(
+        "expected --device without what only the interpreter does, but "
+        "got ",
+        line.checked);
   line.device |= asksForDevice();
   return line;
 }
@@ -200,7 +203,7 @@ static void printEntries(const Module &module) {
 static std::string readFile(const std::string &name) {
   std::ifstream file(name, std::ios::binary);
   if (!file)
-    bsr::fail("expected file '", name, "' to be readable, but got none");
+    sparse_opt::fail("expected file '", name, "' to be readable, but got none");
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
@@ -208,14 +211,15 @@ static std::string readFile(const std::string &name) {
 static std::vector<uint8_t>
 layParameters(const EntryInfo &info, const std::vector<Argument> &arguments) {
   if (arguments.size() != info.parameters.size())
-    bsr::fail("expected ", info.parameters.size(), " arguments of '", info.name,
-              "', but got ", arguments.size());
+    sparse_opt::fail("expected ", info.parameters.size(), " arguments of '",
+                     info.name, "', but got ", arguments.size());
   std::vector<uint8_t> bytes(info.parameterBytes);
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Parameter &parameter = info.parameters[i];
     if (arguments[i].bytes.size() != parameter.size)
-      bsr::fail("expected ", parameter.size, " bytes as argument ", i, " of '",
-                info.name, "', but got ", arguments[i].bytes.size());
+      sparse_opt::fail("expected ", parameter.size, " bytes as argument ", i,
+                       " of '", info.name, "', but got ",
+                       arguments[i].bytes.size());
     std::copy(arguments[i].bytes.begin(), arguments[i].bytes.end(),
               bytes.begin() + parameter.offset);
   }
@@ -295,7 +299,7 @@ int main(int argc, char **argv) {
     }
   try {
     return run(argc, argv);
-  } catch (const bsr::Error &error) {
+  } catch (const sparse_opt::Error &error) {
     std::fprintf(stderr, "error: %s\n", error.what());
     return 1;
   }

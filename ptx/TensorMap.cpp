@@ -12,33 +12,35 @@ static constexpr uint64_t mark = 0x50616d546e547850;
 EncodedTensorMap ptx::encode(const TensorMap &map) {
   // The rules are those of cuTensorMapEncodeTiled, in the CUDA driver's manual.
   if (map.dimensions < 1 || map.dimensions > 3)
-    bsr::fail("expected a tensor of 1 to 3 dimensions, but got ",
-              map.dimensions);
+    sparse_opt::fail("expected a tensor of 1 to 3 dimensions, but got ",
+                     map.dimensions);
   if (map.elementBytes != 1 && map.elementBytes != 2 && map.elementBytes != 4 &&
       map.elementBytes != 8)
-    bsr::fail("expected elements of 1, 2, 4 or 8 bytes, but got ",
-              map.elementBytes);
+    sparse_opt::fail("expected elements of 1, 2, 4 or 8 bytes, but got ",
+                     map.elementBytes);
   if (map.address % 16)
-    bsr::fail("expected a tensor at a multiple of 16 bytes, but got ",
-              map.address);
+    sparse_opt::fail("expected a tensor at a multiple of 16 bytes, but got ",
+                     map.address);
   for (unsigned i = 0; i < map.dimensions; ++i) {
     if (map.size[i] == 0 || map.size[i] > uint64_t(1) << 32)
-      bsr::fail("expected a size of 1 to 2^32, but got ", map.size[i]);
+      sparse_opt::fail("expected a size of 1 to 2^32, but got ", map.size[i]);
     if (map.box[i] == 0 || map.box[i] > 256)
-      bsr::fail("expected a box of 1 to 256 elements a dimension, but got ",
-                map.box[i]);
+      sparse_opt::fail(
+          "expected a box of 1 to 256 elements a dimension, but got ",
+          map.box[i]);
     if (i && (map.stride[i - 1] % 16 || map.stride[i - 1] >= uint64_t(1) << 40))
-      bsr::fail("expected strides that are multiples of 16 bytes, but got ",
-                map.stride[i - 1]);
+      sparse_opt::fail(
+          "expected strides that are multiples of 16 bytes, but got ",
+          map.stride[i - 1]);
   }
   unsigned row = map.box[0] * map.elementBytes,
            widest = 16u << unsigned(map.swizzle);
   if (row % 16)
-    bsr::fail("expected rows of a box that are multiples of 16 bytes, but got ",
-              row);
+    sparse_opt::fail(
+        "expected rows of a box that are multiples of 16 bytes, but got ", row);
   if (map.swizzle != Swizzle::None && row > widest)
-    bsr::fail("expected rows of a box of at most ", widest,
-              " bytes for this swizzle, but got ", row);
+    sparse_opt::fail("expected rows of a box of at most ", widest,
+                     " bytes for this swizzle, but got ", row);
   EncodedTensorMap bytes{};
   std::memcpy(&bytes[0], &mark, 8);
   std::memcpy(&bytes[8], &map.address, 8);
@@ -55,7 +57,8 @@ TensorMap ptx::decodeTensorMap(const uint8_t *bytes) {
   uint64_t found;
   std::memcpy(&found, bytes, 8);
   if (found != mark)
-    bsr::fail("expected a tensor map that encode() made, but got other bytes");
+    sparse_opt::fail(
+        "expected a tensor map that encode() made, but got other bytes");
   TensorMap map;
   std::memcpy(&map.address, bytes + 8, 8);
   std::memcpy(map.size.data(), bytes + 16, 24);

@@ -22,17 +22,17 @@ void Warp::acquire(const std::vector<uint32_t> &from,
 std::string Warp::thread(unsigned lane) const {
   const Dim &extent = block->cluster->launch->block;
   uint64_t number = uint64_t(index) * 32 + lane;
-  return bsr::concatenate("(", number % extent.x, ",",
-                          number / extent.x % extent.y, ",",
-                          number / extent.x / extent.y, ")");
+  return sparse_opt::concatenate("(", number % extent.x, ",",
+                                 number / extent.x % extent.y, ",",
+                                 number / extent.x / extent.y, ")");
 }
 
 std::string Warp::where(const Insn &insn, unsigned lane) {
   const Dim &at = block->index;
-  return bsr::concatenate(", in thread ", thread(lane), " of block (", at.x,
-                          ",", at.y, ",", at.z, ") of '", kernel->info.name,
-                          "', line ", insn.line, ": ",
-                          kernel->texts[&insn - kernel->code.data()]);
+  return sparse_opt::concatenate(", in thread ", thread(lane), " of block (",
+                                 at.x, ",", at.y, ",", at.z, ") of '",
+                                 kernel->info.name, "', line ", insn.line, ": ",
+                                 kernel->texts[&insn - kernel->code.data()]);
 }
 
 void Warp::failUninitialised(const Insn &insn, uint32_t lanes) {

@@ -6,8 +6,8 @@
 #include <dlfcn.h>
 #include <vector>
 
-using namespace bsr;
-using namespace bsr::cuda;
+using namespace sparse_opt;
+using namespace sparse_opt::cuda;
 
 const Driver &Driver::get() {
   static const Driver driver;

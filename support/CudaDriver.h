@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string>
 
-namespace bsr::cuda {
+namespace sparse_opt::cuda {
 
 enum Result : int {
   Success = 0,
@@ -95,75 +95,80 @@ struct LaunchConfig {
   unsigned attributeCount;
 };
 
-} // namespace bsr::cuda
+} // namespace sparse_opt::cuda
 
 /// Calls FUNCTION(name, parameter type...) for each function; all of them
 /// return a Result.
 #define BSR_CUDA_FUNCTIONS(FUNCTION)                                           \
-  FUNCTION(cuGetErrorName, bsr::cuda::Result, const char **)                   \
-  FUNCTION(cuGetErrorString, bsr::cuda::Result, const char **)                 \
+  FUNCTION(cuGetErrorName, sparse_opt::cuda::Result, const char **)            \
+  FUNCTION(cuGetErrorString, sparse_opt::cuda::Result, const char **)          \
   FUNCTION(cuInit, unsigned)                                                   \
   FUNCTION(cuDriverGetVersion, int *)                                          \
   FUNCTION(cuDeviceGetCount, int *)                                            \
-  FUNCTION(cuDeviceGet, bsr::cuda::Ordinal *, int)                             \
-  FUNCTION(cuDeviceGetName, char *, int, bsr::cuda::Ordinal)                   \
-  FUNCTION(cuDeviceGetAttribute, int *, bsr::cuda::DeviceAttribute,            \
-           bsr::cuda::Ordinal)                                                 \
-  FUNCTION(cuDevicePrimaryCtxRetain, bsr::cuda::Context *, bsr::cuda::Ordinal) \
-  FUNCTION(cuDevicePrimaryCtxRelease_v2, bsr::cuda::Ordinal)                   \
-  FUNCTION(cuCtxSetCurrent, bsr::cuda::Context)                                \
-  FUNCTION(cuCtxGetCurrent, bsr::cuda::Context *)                              \
+  FUNCTION(cuDeviceGet, sparse_opt::cuda::Ordinal *, int)                      \
+  FUNCTION(cuDeviceGetName, char *, int, sparse_opt::cuda::Ordinal)            \
+  FUNCTION(cuDeviceGetAttribute, int *, sparse_opt::cuda::DeviceAttribute,     \
+           sparse_opt::cuda::Ordinal)                                          \
+  FUNCTION(cuDevicePrimaryCtxRetain, sparse_opt::cuda::Context *,              \
+           sparse_opt::cuda::Ordinal)                                          \
+  FUNCTION(cuDevicePrimaryCtxRelease_v2, sparse_opt::cuda::Ordinal)            \
+  FUNCTION(cuCtxSetCurrent, sparse_opt::cuda::Context)                         \
+  FUNCTION(cuCtxGetCurrent, sparse_opt::cuda::Context *)                       \
   FUNCTION(cuCtxSynchronize)                                                   \
-  FUNCTION(cuModuleLoadDataEx, bsr::cuda::LoadedModule *, const void *,        \
-           unsigned, bsr::cuda::JitOption *, void **)                          \
-  FUNCTION(cuModuleUnload, bsr::cuda::LoadedModule)                            \
-  FUNCTION(cuModuleGetFunction, bsr::cuda::Function *,                         \
-           bsr::cuda::LoadedModule, const char *)                              \
-  FUNCTION(cuFuncSetAttribute, bsr::cuda::Function,                            \
-           bsr::cuda::FunctionAttribute, int)                                  \
-  FUNCTION(cuMemAlloc_v2, bsr::cuda::Address *, size_t)                        \
-  FUNCTION(cuMemFree_v2, bsr::cuda::Address)                                   \
-  FUNCTION(cuMemcpyHtoD_v2, bsr::cuda::Address, const void *, size_t)          \
-  FUNCTION(cuMemcpyDtoH_v2, void *, bsr::cuda::Address, size_t)                \
-  FUNCTION(cuLaunchKernel, bsr::cuda::Function, unsigned, unsigned, unsigned,  \
-           unsigned, unsigned, unsigned, unsigned, bsr::cuda::Stream, void **, \
-           void **)                                                            \
-  FUNCTION(cuLaunchKernelEx, const bsr::cuda::LaunchConfig *,                  \
-           bsr::cuda::Function, void **, void **)                              \
+  FUNCTION(cuModuleLoadDataEx, sparse_opt::cuda::LoadedModule *, const void *, \
+           unsigned, sparse_opt::cuda::JitOption *, void **)                   \
+  FUNCTION(cuModuleUnload, sparse_opt::cuda::LoadedModule)                     \
+  FUNCTION(cuModuleGetFunction, sparse_opt::cuda::Function *,                  \
+           sparse_opt::cuda::LoadedModule, const char *)                       \
+  FUNCTION(cuFuncSetAttribute, sparse_opt::cuda::Function,                     \
+           sparse_opt::cuda::FunctionAttribute, int)                           \
+  FUNCTION(cuMemAlloc_v2, sparse_opt::cuda::Address *, size_t)                 \
+  FUNCTION(cuMemFree_v2, sparse_opt::cuda::Address)                            \
+  FUNCTION(cuMemcpyHtoD_v2, sparse_opt::cuda::Address, const void *, size_t)   \
+  FUNCTION(cuMemcpyDtoH_v2, void *, sparse_opt::cuda::Address, size_t)         \
+  FUNCTION(cuLaunchKernel, sparse_opt::cuda::Function, unsigned, unsigned,     \
+           unsigned, unsigned, unsigned, unsigned, unsigned,                   \
+           sparse_opt::cuda::Stream, void **, void **)                         \
+  FUNCTION(cuLaunchKernelEx, const sparse_opt::cuda::LaunchConfig *,           \
+           sparse_opt::cuda::Function, void **, void **)                       \
   FUNCTION(cuMemGetInfo_v2, size_t *, size_t *)                                \
   FUNCTION(cuMemHostAlloc, void **, size_t, unsigned)                          \
   FUNCTION(cuMemFreeHost, void *)                                              \
-  FUNCTION(cuMemcpyHtoDAsync_v2, bsr::cuda::Address, const void *, size_t,     \
-           bsr::cuda::Stream)                                                  \
-  FUNCTION(cuMemcpyDtoHAsync_v2, void *, bsr::cuda::Address, size_t,           \
-           bsr::cuda::Stream)                                                  \
-  FUNCTION(cuMemcpyDtoDAsync_v2, bsr::cuda::Address, bsr::cuda::Address,       \
-           size_t, bsr::cuda::Stream)                                          \
-  FUNCTION(cuMemsetD8Async, bsr::cuda::Address, unsigned char, size_t,         \
-           bsr::cuda::Stream)                                                  \
-  FUNCTION(cuStreamCreate, bsr::cuda::Stream *, unsigned)                      \
-  FUNCTION(cuStreamDestroy_v2, bsr::cuda::Stream)                              \
-  FUNCTION(cuStreamSynchronize, bsr::cuda::Stream)                             \
-  FUNCTION(cuStreamWaitEvent, bsr::cuda::Stream, bsr::cuda::Event, unsigned)   \
-  FUNCTION(cuStreamIsCapturing, bsr::cuda::Stream, int *)                      \
-  FUNCTION(cuStreamBeginCapture_v2, bsr::cuda::Stream, int)                    \
-  FUNCTION(cuStreamEndCapture, bsr::cuda::Stream, bsr::cuda::Graph *)          \
-  FUNCTION(cuGraphInstantiateWithFlags, bsr::cuda::GraphExec *,                \
-           bsr::cuda::Graph, unsigned long long)                               \
-  FUNCTION(cuGraphLaunch, bsr::cuda::GraphExec, bsr::cuda::Stream)             \
-  FUNCTION(cuGraphExecDestroy, bsr::cuda::GraphExec)                           \
-  FUNCTION(cuGraphDestroy, bsr::cuda::Graph)                                   \
-  FUNCTION(cuEventCreate, bsr::cuda::Event *, unsigned)                        \
-  FUNCTION(cuEventDestroy_v2, bsr::cuda::Event)                                \
-  FUNCTION(cuEventRecord, bsr::cuda::Event, bsr::cuda::Stream)                 \
-  FUNCTION(cuEventSynchronize, bsr::cuda::Event)                               \
-  FUNCTION(cuEventElapsedTime, float *, bsr::cuda::Event, bsr::cuda::Event)    \
-  FUNCTION(cuTensorMapEncodeTiled, bsr::cuda::TensorMapBytes *,                \
-           bsr::cuda::TensorType, unsigned, void *, const uint64_t *,          \
+  FUNCTION(cuMemcpyHtoDAsync_v2, sparse_opt::cuda::Address, const void *,      \
+           size_t, sparse_opt::cuda::Stream)                                   \
+  FUNCTION(cuMemcpyDtoHAsync_v2, void *, sparse_opt::cuda::Address, size_t,    \
+           sparse_opt::cuda::Stream)                                           \
+  FUNCTION(cuMemcpyDtoDAsync_v2, sparse_opt::cuda::Address,                    \
+           sparse_opt::cuda::Address, size_t, sparse_opt::cuda::Stream)        \
+  FUNCTION(cuMemsetD8Async, sparse_opt::cuda::Address, unsigned char, size_t,  \
+           sparse_opt::cuda::Stream)                                           \
+  FUNCTION(cuStreamCreate, sparse_opt::cuda::Stream *, unsigned)               \
+  FUNCTION(cuStreamDestroy_v2, sparse_opt::cuda::Stream)                       \
+  FUNCTION(cuStreamSynchronize, sparse_opt::cuda::Stream)                      \
+  FUNCTION(cuStreamWaitEvent, sparse_opt::cuda::Stream,                        \
+           sparse_opt::cuda::Event, unsigned)                                  \
+  FUNCTION(cuStreamIsCapturing, sparse_opt::cuda::Stream, int *)               \
+  FUNCTION(cuStreamBeginCapture_v2, sparse_opt::cuda::Stream, int)             \
+  FUNCTION(cuStreamEndCapture, sparse_opt::cuda::Stream,                       \
+           sparse_opt::cuda::Graph *)                                          \
+  FUNCTION(cuGraphInstantiateWithFlags, sparse_opt::cuda::GraphExec *,         \
+           sparse_opt::cuda::Graph, unsigned long long)                        \
+  FUNCTION(cuGraphLaunch, sparse_opt::cuda::GraphExec,                         \
+           sparse_opt::cuda::Stream)                                           \
+  FUNCTION(cuGraphExecDestroy, sparse_opt::cuda::GraphExec)                    \
+  FUNCTION(cuGraphDestroy, sparse_opt::cuda::Graph)                            \
+  FUNCTION(cuEventCreate, sparse_opt::cuda::Event *, unsigned)                 \
+  FUNCTION(cuEventDestroy_v2, sparse_opt::cuda::Event)                         \
+  FUNCTION(cuEventRecord, sparse_opt::cuda::Event, sparse_opt::cuda::Stream)   \
+  FUNCTION(cuEventSynchronize, sparse_opt::cuda::Event)                        \
+  FUNCTION(cuEventElapsedTime, float *, sparse_opt::cuda::Event,               \
+           sparse_opt::cuda::Event)                                            \
+  FUNCTION(cuTensorMapEncodeTiled, sparse_opt::cuda::TensorMapBytes *,         \
+           sparse_opt::cuda::TensorType, unsigned, void *, const uint64_t *,   \
            const uint64_t *, const uint32_t *, const uint32_t *, int, int,     \
            int, int)
 
-namespace bsr::cuda {
+namespace sparse_opt::cuda {
 
 /// The driver of this machine's GPUs. A failure is a sentence and has the
 /// status `deviceError`.
@@ -203,6 +208,6 @@ private:
   Driver();
 };
 
-} // namespace bsr::cuda
+} // namespace sparse_opt::cuda
 
 #endif // BSR_SUPPORT_CUDADRIVER_H

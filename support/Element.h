@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Storage of an f16 and of a bf16.
 struct Half {
@@ -48,6 +48,6 @@ inline double toDouble(Half value) {
 #endif
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_ELEMENT_H

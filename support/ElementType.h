@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The type of an element. The runtime's `bsr_type` has the same numbers.
 enum class ElementType {
@@ -64,6 +64,6 @@ inline std::optional<ElementType> findElementType(std::string_view name) {
   return std::nullopt;
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_ELEMENTTYPE_H

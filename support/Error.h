@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// What failed, of the failures that this library finds. A caller may have more
 /// numbers: these are three of the runtime's `bsr_status`.
@@ -69,6 +69,6 @@ template <typename... Parts>
   throw Error(InvalidArgument, concatenate(first, parts...));
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_ERROR_H

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// An open file, closed at the end of its scope.
@@ -99,7 +99,7 @@ static void requireSize(const std::string &path, uint64_t bytes,
          " bytes, but got more");
 }
 
-std::string bsr::readFile(const std::string &path, uint64_t mostBytes) {
+std::string sparse_opt::readFile(const std::string &path, uint64_t mostBytes) {
   InputFile file(path);
   requireSize(path, file.size(), mostBytes);
   return file.read(file.size());
@@ -117,7 +117,7 @@ static std::string readToEnd(int file, const std::string &path,
   return contents;
 }
 
-std::string bsr::readStream(const std::string &path) {
+std::string sparse_opt::readStream(const std::string &path) {
   Descriptor file(path, O_RDONLY);
   if (file.number < 0)
     failToAccess("read", path);
@@ -138,8 +138,8 @@ static std::string readPipeOrFile(const std::string &path, uint64_t mostBytes) {
   return readFile(path, mostBytes);
 }
 
-FileText bsr::tryReadFile(const std::string &path, uint64_t mostBytes,
-                          bool takesPipe) noexcept {
+FileText sparse_opt::tryReadFile(const std::string &path, uint64_t mostBytes,
+                                 bool takesPipe) noexcept {
   try {
     return {true, takesPipe ? readPipeOrFile(path, mostBytes)
                             : readFile(path, mostBytes)};
@@ -148,7 +148,7 @@ FileText bsr::tryReadFile(const std::string &path, uint64_t mostBytes,
   }
 }
 
-bool bsr::writeBytes(int file, std::string_view bytes) {
+bool sparse_opt::writeBytes(int file, std::string_view bytes) {
   while (!bytes.empty()) {
     // Linux writes at most 2^31 - 4096 bytes a call.
     size_t part = std::min(bytes.size(), size_t(1) << 30);
@@ -182,8 +182,8 @@ static std::string folderOf(const std::string &path) {
                                     : path.substr(0, slash);
 }
 
-void bsr::replaceFile(const std::string &path,
-                      const std::function<void(const Sink &)> &write) {
+void sparse_opt::replaceFile(const std::string &path,
+                             const std::function<void(const Sink &)> &write) {
   // What a file replaces is a file: never, say, /dev/null.
   struct stat status;
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
@@ -239,8 +239,8 @@ void bsr::replaceFile(const std::string &path,
     failToAccess("flush", folder);
 }
 
-void bsr::replaceFile(const std::string &path,
-                      const std::vector<std::string_view> &pieces) {
+void sparse_opt::replaceFile(const std::string &path,
+                             const std::vector<std::string_view> &pieces) {
   replaceFile(path, [&](const Sink &sink) {
     for (std::string_view piece : pieces)
       sink(piece);

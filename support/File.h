@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The system refused access to a file, of which `path` is the name.
 struct FileError : Error {
@@ -78,6 +78,6 @@ void replaceFile(const std::string &path,
 void replaceFile(const std::string &path,
                  const std::vector<std::string_view> &pieces);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_FILE_H

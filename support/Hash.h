@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// XXH64 with seed 0 of a sequence of bytes that arrives in pieces, by xxHash.
 class Hasher {
@@ -34,6 +34,6 @@ uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325);
 /// `hash` as 16 hexadecimal digits.
 std::string hexadecimal(uint64_t hash);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_HASH_H

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// The finite number that is all of `text`.
 static std::optional<double> parseNumber(std::string_view text) {
@@ -18,7 +18,7 @@ static std::optional<double> parseNumber(std::string_view text) {
   return number;
 }
 
-std::optional<InitRule> bsr::parseInitRule(std::string_view text) {
+std::optional<InitRule> sparse_opt::parseInitRule(std::string_view text) {
   if (text == "zeros" || text == "ones")
     return InitRule{InitRule::Constant, double(text == "ones")};
   size_t open = text.find('(');
@@ -33,7 +33,7 @@ std::optional<InitRule> bsr::parseInitRule(std::string_view text) {
   return std::nullopt;
 }
 
-bool bsr::isInitRuleOf(const InitRule &rule, ElementType type) {
+bool sparse_opt::isInitRuleOf(const InitRule &rule, ElementType type) {
   if (isFloat(type) || rule.kind == InitRule::Normal)
     return isFloat(type);
   int bits = type == ElementType::I1 ? 1 : int(8 * bytesOf(type));

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string_view>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// How a buffer starts: "zeros", "ones" and "constant(c)" are constants.
 struct InitRule {
@@ -26,6 +26,6 @@ std::optional<InitRule> parseInitRule(std::string_view text);
 /// type has, and only floating-point numbers by normal ones.
 bool isInitRuleOf(const InitRule &rule, ElementType type);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_INITRULE_H

@@ -5,7 +5,7 @@
 #include "Json.h"
 #include <set>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// The first fault of a text, found without a value being built. The library's
@@ -76,8 +76,8 @@ private:
 };
 } // namespace
 
-Json bsr::parseJson(std::string_view text, int status,
-                    const std::string &where) {
+Json sparse_opt::parseJson(std::string_view text, int status,
+                           const std::string &where) {
   JsonFault fault(text);
   switch (fault.kind) {
   case JsonFault::None:
@@ -98,13 +98,13 @@ Json bsr::parseJson(std::string_view text, int status,
   return Json::parse(text.begin(), text.end());
 }
 
-Json bsr::parseJson(std::string_view text) {
+Json sparse_opt::parseJson(std::string_view text) {
   if (JsonFault(text).kind != JsonFault::None)
     return Json(Json::value_t::discarded);
   return Json::parse(text.begin(), text.end());
 }
 
-bool bsr::isUTF8(const std::string &text) {
+bool sparse_opt::isUTF8(const std::string &text) {
   try {
     (void)Json(text).dump();
     return true;

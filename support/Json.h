@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// What is read. Its objects are trees, so that many keys take little time.
 using Json = nlohmann::json;
@@ -60,6 +60,6 @@ private:
   std::string where;
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_JSON_H

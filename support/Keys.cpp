@@ -4,7 +4,7 @@
 
 #include "Keys.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// Number of insertions, deletions and replacements from `a` to `b`.
 static size_t editDistance(std::string_view a, std::string_view b) {
@@ -24,18 +24,18 @@ static size_t editDistance(std::string_view a, std::string_view b) {
 /// The most characters of a text in a message.
 static constexpr size_t longest = 200;
 
-std::string bsr::excerpt(const std::string &text) {
+std::string sparse_opt::excerpt(const std::string &text) {
   return text.size() > longest ? text.substr(0, longest) + "..." : text;
 }
 
-std::string bsr::numberText(double value) {
+std::string sparse_opt::numberText(double value) {
   char text[32];
   return {text, std::to_chars(text, std::end(text), value).ptr};
 }
 
 std::vector<std::string>
-bsr::nearestFirst(const std::string &name,
-                  const std::vector<std::string> &names) {
+sparse_opt::nearestFirst(const std::string &name,
+                         const std::vector<std::string> &names) {
   std::multimap<size_t, std::string> byDistance; // equal ones stay in order
   for (const std::string &each : names)
     byDistance.emplace(editDistance(name.substr(0, longest), each), each);
@@ -45,8 +45,8 @@ bsr::nearestFirst(const std::string &name,
   return sorted;
 }
 
-void bsr::refuseKey(const std::string &name,
-                    const std::vector<std::string> &known) {
+void sparse_opt::refuseKey(const std::string &name,
+                           const std::vector<std::string> &known) {
   constexpr size_t most = 3;
   std::string start = name.substr(0, longest);
   std::vector<std::string> names = nearestFirst(name, known);

@@ -17,7 +17,7 @@
 #include <variant>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Which values of a key are valid, beside those of its type.
 struct KeyRule {
@@ -126,6 +126,6 @@ bool isValid(const KeyRule &rule, const T &value) {
             std::count(rule.choices.begin(), rule.choices.end(), value));
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_KEYS_H

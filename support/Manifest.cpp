@@ -7,7 +7,7 @@
 #include "Json.h"
 #include <algorithm>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// What a key holds.
@@ -299,13 +299,13 @@ static void checkObject(const Json &value, const Schema &schema, int status,
            ", but got '", member.key(), "'");
 }
 
-void bsr::checkManifest(const Json &manifest, int status,
-                        const std::string &where) {
+void sparse_opt::checkManifest(const Json &manifest, int status,
+                               const std::string &where) {
   checkObject(manifest, step, status, where);
 }
 
-std::string bsr::findManifestError(std::string_view text,
-                                   const std::string &where) {
+std::string sparse_opt::findManifestError(std::string_view text,
+                                          const std::string &where) {
   try {
     checkManifest(parseJson(text, InvalidArgument, where), InvalidArgument,
                   where);

@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The kinds of buffers. The runtime's `bsr_kind` has the same numbers.
 inline constexpr const char *bufferKinds[] = {
@@ -39,6 +39,6 @@ void checkManifest(const nlohmann::json &manifest, int status,
 /// what is wrong, or "".
 std::string findManifestError(std::string_view text, const std::string &where);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_MANIFEST_H

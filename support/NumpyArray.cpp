@@ -8,7 +8,7 @@
 #include <charconv>
 #include <optional>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// The header of an npy file: a literal of a dictionary of Python with three
@@ -61,7 +61,8 @@ static std::optional<ElementType> typeOf(std::string_view descr) {
   return std::nullopt;
 }
 
-NumpyArray bsr::parseNpy(std::string_view contents, const std::string &where) {
+NumpyArray sparse_opt::parseNpy(std::string_view contents,
+                                const std::string &where) {
   constexpr std::string_view magic = "\x93NUMPY";
   auto byte = [&](size_t i) { return size_t(uint8_t(contents[i])); };
   if (contents.size() < 12 || contents.substr(0, magic.size()) != magic)

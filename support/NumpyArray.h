@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// An array of numbers.
 struct NumpyArray {
@@ -24,6 +24,6 @@ struct NumpyArray {
 /// `where` names in errors: an array of a type that steps know, in C order.
 NumpyArray parseNpy(std::string_view contents, const std::string &where);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_NUMPYARRAY_H

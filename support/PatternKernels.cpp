@@ -4,18 +4,18 @@
 
 #include "PatternKernels.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// The text in parts: compilers need not take literals of 64 KiB.
 static const char *const parts[] = {
 #include "PatternKernels.inc"
 };
 
-std::string bsr::normKernel(const std::string &norm, ElementType type) {
+std::string sparse_opt::normKernel(const std::string &norm, ElementType type) {
   return "bsr_norm_" + norm + "_" + nameOf(type);
 }
 
-std::string bsr::patternKernels() {
+std::string sparse_opt::patternKernels() {
   std::string text;
   for (const char *part : parts)
     text += part;

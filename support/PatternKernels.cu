@@ -6,7 +6,7 @@
 #pragma clang force_cuda_host_device begin
 #include "ThreadBlock.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
 // A kernel for blocks of as many threads, of which a multiprocessor has as many
 // at least; if that is not given, ptxas keeps registers for two of the largest.

@@ -12,7 +12,7 @@
 #include "UpdateRow.h"
 #include <string>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// How many thread blocks a launch of norms has in x, of a matrix with so
 /// many stored blocks, and one of fills, of so many slots.
@@ -51,6 +51,6 @@ constexpr char updateKernel[] = "bsr_update_patterns";
 /// Fills the listed slots; the table is one of `FillRow`.
 constexpr char fillKernel[] = "bsr_fill_slots";
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_PATTERNKERNELS_H

@@ -6,10 +6,10 @@
 #include "Hash.h"
 #include <cmath>
 
-using namespace bsr;
+using namespace sparse_opt;
 
-std::array<uint32_t, 4> bsr::philox(std::array<uint32_t, 4> counter,
-                                    std::array<uint32_t, 2> key) {
+std::array<uint32_t, 4> sparse_opt::philox(std::array<uint32_t, 4> counter,
+                                           std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     uint64_t a = uint64_t(0xd2511f53) * counter[0];
     uint64_t b = uint64_t(0xcd9e8d57) * counter[2];
@@ -70,7 +70,7 @@ static double logarithm(double x) {
   return exponent * 0.69314718055994531 + 2 * s * polynomial(artanh, s * s);
 }
 
-double bsr::normalQuantile(double p) {
+double sparse_opt::normalQuantile(double p) {
   static const double a[] = {2509.0809287301226727, 33430.575583588128105,
                              67265.770927008700853, 45921.953931549871457,
                              13731.693765509461125, 1971.5909503065514427,
@@ -111,7 +111,7 @@ double bsr::normalQuantile(double p) {
   return q < 0 ? -quantile : quantile;
 }
 
-double bsr::cosHalfPi(double t) {
+double sparse_opt::cosHalfPi(double t) {
   double x = 1.57079632679489662 * t;
   static const double cosine[] = {1.0 / 2432902008176640000.0,
                                   -1.0 / 6402373705728000.0,

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The upper 64 bits of the product of `a` and `b`.
 inline uint64_t highProduct(uint64_t a, uint64_t b) {
@@ -79,6 +79,6 @@ double normalQuantile(double p);
 /// cos(pi t / 2) for `t` in [0, 1]: 1 at 0, and in [0, 1] everywhere.
 double cosHalfPi(double t);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_RANDOM_H

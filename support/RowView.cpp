@@ -4,10 +4,11 @@
 
 #include "RowView.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
-RowViewFault bsr::findFault(int64_t rows, int64_t cols, int64_t blocks,
-                            const int32_t *rowPtr, const int32_t *colIdx) {
+RowViewFault sparse_opt::findFault(int64_t rows, int64_t cols, int64_t blocks,
+                                   const int32_t *rowPtr,
+                                   const int32_t *colIdx) {
   if (rowPtr[0] != 0)
     return {RowViewFault::Start};
   for (int64_t r = 0; r < rows; ++r)

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The first entry of a row view that breaks an invariant: pointers start at 0,
 /// do not decrease and end in the number of blocks; block columns are in range,
@@ -33,6 +33,6 @@ struct RowViewFault {
 RowViewFault findFault(int64_t rows, int64_t cols, int64_t blocks,
                        const int32_t *rowPtr, const int32_t *colIdx);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_ROWVIEW_H

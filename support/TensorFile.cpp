@@ -8,7 +8,7 @@
 #include <array>
 #include <cstring>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// The longest header that other libraries read.
 static constexpr uint64_t longestHeader = 100'000'000;
@@ -207,8 +207,8 @@ static std::string makeHeader(const std::string &path, OrderedJson metadata,
   return std::string(reinterpret_cast<const char *>(&size), 8) + text;
 }
 
-void bsr::writeTensors(const std::string &path, OrderedJson metadata,
-                       std::vector<Tensor> tensors) {
+void sparse_opt::writeTensors(const std::string &path, OrderedJson metadata,
+                              std::vector<Tensor> tensors) {
   std::sort(tensors.begin(), tensors.end(),
             [](const Tensor &a, const Tensor &b) {
               return bytesOf(a.type) == bytesOf(b.type)

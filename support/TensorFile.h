@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// A size that a file may choose.
 inline constexpr int64_t anySize = -1;
@@ -77,6 +77,6 @@ private:
 void writeTensors(const std::string &path, OrderedJson metadata,
                   std::vector<Tensor> tensors);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_TENSORFILE_H

@@ -9,7 +9,7 @@
 
 #include "UpdateSteps.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Global memory.
 template <typename T>
@@ -249,6 +249,6 @@ private:
   const uint32_t thread, lane, warp, lower, rounds;
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_THREADBLOCK_H

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// What an update may regrow.
 enum class Regrowth : uint32_t {
@@ -95,6 +95,6 @@ constexpr unsigned updateThreads = 1024, patternThreads = 128;
 /// which a launch has one for each.
 constexpr unsigned normParts = 8;
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_UPDATEROW_H

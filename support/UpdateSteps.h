@@ -38,7 +38,7 @@
 #include "Element.h"
 #include "UpdateRow.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Numbers of items of several kinds.
 template <int N, typename Size>
@@ -440,6 +440,6 @@ double normOf(Parts parts, Size size) {
   return parts.first(sums);
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_SUPPORT_UPDATESTEPS_H

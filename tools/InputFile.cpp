@@ -12,7 +12,7 @@ Expected<std::unique_ptr<MemoryBuffer>> tools::readModule(StringRef path) {
   // Places in a source are numbers of 32 bits.
   constexpr uint64_t mostBytes = UINT32_MAX;
   auto [isRead, text] =
-      bsr::tryReadFile(path.str(), mostBytes, /*takesPipe=*/true);
+      sparse_opt::tryReadFile(path.str(), mostBytes, /*takesPipe=*/true);
   if (!isRead)
     return createStringError(text);
   if (Error error = verifyNesting(path, text))

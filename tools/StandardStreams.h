@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <initializer_list>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Opens /dev/null in the place of standard streams that are closed, as some
 /// daemons start their programs. The first file to be opened would have their
@@ -37,6 +37,6 @@ inline int finishOutput() {
   return 1;
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_TOOLS_STANDARDSTREAMS_H

@@ -7,6 +7,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 using PatternTest = bsr::test::ModuleTest;
 

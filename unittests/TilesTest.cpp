@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Every point of `[0, extent)` is in one tile, in their order.
 static void expectCover(llvm::ArrayRef<Tiles> tiles, int64_t extent) {

@@ -17,9 +17,9 @@ using namespace mlir::bsr;
 static LogicalResult verifyInit(FunctionOpInterface func, unsigned argIndex,
                                 Attribute init,
                                 function_ref<InFlightDiagnostic()> error) {
-  std::optional<::bsr::InitRule> rule;
+  std::optional<sparse_opt::InitRule> rule;
   if (auto text = dyn_cast<StringAttr>(init))
-    rule = ::bsr::parseInitRule(text.getValue());
+    rule = sparse_opt::parseInitRule(text.getValue());
   if (!rule)
     return error() << "expected bsr.init to be zeros, ones, constant(x) or "
                       "normal(stddev), but got "
@@ -27,8 +27,8 @@ static LogicalResult verifyInit(FunctionOpInterface func, unsigned argIndex,
   std::string name = func.getArgAttr(argIndex, attrs::isUnsigned) ? "u" : "";
   llvm::raw_string_ostream(name)
       << getElementTypeOrSelf(func.getArgumentTypes()[argIndex]);
-  auto type = ::bsr::findElementType(name);
-  if (type && !::bsr::isInitRuleOf(*rule, *type))
+  auto type = sparse_opt::findElementType(name);
+  if (type && !sparse_opt::isInitRuleOf(*rule, *type))
     return error() << "expected bsr.init to be a rule for " << name
                    << ", but got " << init;
   return success();

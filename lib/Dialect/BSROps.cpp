@@ -168,9 +168,9 @@ mlir::bsr::verifyRowView(function_ref<InFlightDiagnostic()> emitError,
   if (blocks > type.getSlots())
     return emitError() << "expected at most " << type.getSlots()
                        << " blocks, but got " << blocks;
-  using Fault = ::bsr::RowViewFault;
-  Fault fault = ::bsr::findFault(rows, type.getGridCols(), blocks,
-                                 rowPtr.data(), colIdx.data());
+  using Fault = sparse_opt::RowViewFault;
+  Fault fault = sparse_opt::findFault(rows, type.getGridCols(), blocks,
+                                      rowPtr.data(), colIdx.data());
   int64_t place = fault.place;
   switch (fault.kind) {
   case Fault::None:

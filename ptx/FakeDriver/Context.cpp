@@ -8,18 +8,19 @@
 #include <iterator>
 #include <string_view>
 
-using namespace bsr::cuda;
+using namespace sparse_opt::cuda;
 
-DriverState &bsr::cuda::state() {
+DriverState &sparse_opt::cuda::state() {
   static DriverState held;
   return held;
 }
 
-const nvidia::Chip &bsr::cuda::chip() {
+const nvidia::Chip &sparse_opt::cuda::chip() {
   const char *name = std::getenv("FAKE_DRIVER_CHIP");
   const nvidia::Chip *found = nvidia::findChip(name ? name : "sm_90a");
   if (!found)
-    bsr::fail("expected FAKE_DRIVER_CHIP to be a chip, but got '", name, "'");
+    sparse_opt::fail("expected FAKE_DRIVER_CHIP to be a chip, but got '", name,
+                     "'");
   return *found;
 }
 
@@ -40,12 +41,12 @@ DriverState::~DriverState() {
   std::fclose(file);
 }
 
-bool &bsr::cuda::isCurrent() {
+bool &sparse_opt::cuda::isCurrent() {
   static thread_local bool held = false;
   return held;
 }
 
-void bsr::cuda::report(const std::string &sentence) {
+void sparse_opt::cuda::report(const std::string &sentence) {
   std::fprintf(stderr, "fake driver: %s\n", sentence.c_str());
 }
 

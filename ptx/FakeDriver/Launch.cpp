@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-using namespace bsr::cuda;
+using namespace sparse_opt::cuda;
 using ptx::Dim;
 
 static bool isKnown(Function function) {
@@ -78,7 +78,7 @@ static Result launch(Function function, const LaunchConfig &config,
   enqueue(*stream, [module, name = info.name, options] {
     const char *lost = std::getenv("FAKE_DRIVER_LOSES");
     if (++state().launches == (lost ? std::strtoull(lost, nullptr, 10) : 0))
-      bsr::fail("expected a GPU, but got one that was lost");
+      sparse_opt::fail("expected a GPU, but got one that was lost");
     ptx::launch(module, name, options, state().memory);
   });
   return Success;

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-using namespace bsr::cuda;
+using namespace sparse_opt::cuda;
 
 static uint64_t capacity() {
   const char *bytes = std::getenv("FAKE_DRIVER_MEMORY");
@@ -90,8 +90,9 @@ Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes,
                             Stream stream) {
   return enqueueOn(stream, to, bytes, [=] {
     if (!isInside(from, bytes))
-      bsr::fail("expected bytes to copy inside of an allocation, but got ",
-                bytes, " others");
+      sparse_opt::fail(
+          "expected bytes to copy inside of an allocation, but got ", bytes,
+          " others");
     std::vector<char> copy(bytes);
     state().memory.readAny(from, copy.data(), bytes);
     state().memory.write(to, copy.data(), bytes);

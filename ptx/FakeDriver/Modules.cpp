@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace bsr::cuda;
+using namespace sparse_opt::cuda;
 
 namespace {
 /// The buffer that a caller gives for the errors of the compiler.
@@ -61,13 +61,13 @@ Result cuModuleLoadDataEx(LoadedModule *module, const void *image,
           ModuleState{ptx::Module(static_cast<const char *>(image)), {}});
       const std::string &target = made->module.target();
       if (!nvidia::runsOn(*nvidia::findChip(target), chip()))
-        bsr::fail("expected a target that runs on ", chip().name, ", but got ",
-                  target);
+        sparse_opt::fail("expected a target that runs on ", chip().name,
+                         ", but got ", target);
       *module = made.get();
       state().modules[*module] = std::move(made);
       log.write("");
       return Success;
-    } catch (const bsr::Error &error) {
+    } catch (const sparse_opt::Error &error) {
       log.write(error.sentence);
       return InvalidPtx;
     }

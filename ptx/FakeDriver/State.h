@@ -29,11 +29,11 @@
 
 #define FAKE_DECLARE(name, ...)                                                \
   extern "C" __attribute__((visibility("default")))                            \
-  bsr::cuda::Result name(__VA_ARGS__);
+  sparse_opt::cuda::Result name(__VA_ARGS__);
 BSR_CUDA_FUNCTIONS(FAKE_DECLARE)
 #undef FAKE_DECLARE
 
-namespace bsr::cuda {
+namespace sparse_opt::cuda {
 
 using ptx::EntryInfo;
 using ptx::LaunchOptions;
@@ -130,7 +130,7 @@ Result inContext(Body body, const char *name = __builtin_FUNCTION()) {
     return state().failure;
   try {
     return body();
-  } catch (const bsr::Error &error) {
+  } catch (const sparse_opt::Error &error) {
     report(error.sentence);
     return InvalidValue;
   } catch (const std::bad_alloc &) {
@@ -138,6 +138,6 @@ Result inContext(Body body, const char *name = __builtin_FUNCTION()) {
   }
 }
 
-} // namespace bsr::cuda
+} // namespace sparse_opt::cuda
 
 #endif // PTX_FAKEDRIVER_STATE_H

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-using namespace bsr::cuda;
+using namespace sparse_opt::cuda;
 
-StreamState *bsr::cuda::findStream(Stream stream) {
+StreamState *sparse_opt::cuda::findStream(Stream stream) {
   // The legacy stream has a name as well, CU_STREAM_LEGACY.
   if (!stream || stream == reinterpret_cast<Stream>(1))
     return &state().nullStream;
@@ -17,21 +17,21 @@ StreamState *bsr::cuda::findStream(Stream stream) {
   return found == state().streams.end() ? nullptr : found->second.get();
 }
 
-void bsr::cuda::enqueue(StreamState &stream, Work work) {
+void sparse_opt::cuda::enqueue(StreamState &stream, Work work) {
   if (stream.isCapturing)
     stream.captured.push_back(std::move(work));
   else
     stream.work.push_back(std::move(work));
 }
 
-Result bsr::cuda::finish(StreamState &stream) {
+Result sparse_opt::cuda::finish(StreamState &stream) {
   DriverState &now = state();
   while (!stream.work.empty() && !now.failure) {
     Work work = std::move(stream.work.front());
     stream.work.pop_front();
     try {
       work();
-    } catch (const bsr::Error &error) {
+    } catch (const sparse_opt::Error &error) {
       report(error.sentence);
       bool isAddress =
           error.sentence.find("inside of an allocation") != std::string::npos;
@@ -41,7 +41,7 @@ Result bsr::cuda::finish(StreamState &stream) {
   return now.failure;
 }
 
-Result bsr::cuda::finish() {
+Result sparse_opt::cuda::finish() {
   finish(state().nullStream);
   for (auto &stream : state().streams)
     finish(*stream.second);

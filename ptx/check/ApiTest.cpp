@@ -54,7 +54,7 @@ template <typename Body>
 std::string errorOf(Body body) {
   try {
     body();
-  } catch (const bsr::Error &error) {
+  } catch (const sparse_opt::Error &error) {
     return error.what();
   }
   return {};

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 // Callers in C may pass any number as a type: C++ has a rule against that.
 [[gnu::no_sanitize("enum")]] const char *bsr_type_name(bsr_type type) {
@@ -34,7 +34,7 @@ static uint16_t round(double value, int fractionBits, int least, int most) {
   return sign | uint16_t(std::min(bits, infinity));
 }
 
-double bsr::loadElement(bsr_type type, const void *data, int64_t index) {
+double sparse_opt::loadElement(bsr_type type, const void *data, int64_t index) {
   switch (type) {
   case BSR_F16:
     return toDouble(static_cast<const Half *>(data)[index]);
@@ -47,7 +47,8 @@ double bsr::loadElement(bsr_type type, const void *data, int64_t index) {
   }
 }
 
-void bsr::storeElement(bsr_type type, void *data, int64_t index, double value) {
+void sparse_opt::storeElement(bsr_type type, void *data, int64_t index,
+                              double value) {
   switch (type) {
   case BSR_F16:
     static_cast<uint16_t *>(data)[index] = round(value, 10, -14, 15);

@@ -9,7 +9,7 @@
 #include "support/Element.h"
 #include "support/ElementType.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The type in files, and back.
 inline ElementType elementType(bsr_type type) { return ElementType(type); }
@@ -24,6 +24,6 @@ double loadElement(bsr_type type, const void *data, int64_t index);
 /// Writes `value`, rounded to the nearest `type`, as element `index` of `data`.
 void storeElement(bsr_type type, void *data, int64_t index, double value);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_BASE_ELEMENT_H

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 struct Buffer {
   std::string name;
@@ -155,6 +155,6 @@ struct Manifest {
   int64_t planBytes = 0; // that the arena's start keeps from run to run
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_BASE_MANIFEST_H

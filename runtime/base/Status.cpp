@@ -4,7 +4,7 @@
 
 #include "Status.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
 // The errors of the support library are some of the runtime's.
 static_assert(int(BSR_INVALID_ARGUMENT) == InvalidArgument);
@@ -14,32 +14,32 @@ static_assert(int(BSR_IO_ERROR) == IOError);
 static thread_local std::string lastSentence;
 static thread_local const char *lastError = "";
 
-void bsr::requireArgument(const void *pointer, const char *name) {
+void sparse_opt::requireArgument(const void *pointer, const char *name) {
   if (!pointer)
     fail(BSR_INVALID_ARGUMENT, "expected argument '", name,
          "' to point somewhere, but got null");
 }
 
-void bsr::requireIndex(int64_t index, int64_t size, const char *name) {
+void sparse_opt::requireIndex(int64_t index, int64_t size, const char *name) {
   if (index < 0 || index >= size)
     fail(BSR_INVALID_ARGUMENT, "expected the index of one of ", size, " ", name,
          ", but got ", index);
 }
 
-bsr_status bsr::keepError(Error error) noexcept {
+bsr_status sparse_opt::keepError(Error error) noexcept {
   lastSentence = std::move(error.sentence);
   lastError = lastSentence.c_str();
   return bsr_status(error.status);
 }
 
-bsr_status bsr::keepException(const std::exception &exception) noexcept {
+bsr_status sparse_opt::keepException(const std::exception &exception) noexcept {
   return keepError(
       Error(BSR_INVALID_ARGUMENT,
             concatenate("expected input that the runtime can read, but got: ",
                         exception.what())));
 }
 
-bsr_status bsr::keepOutOfMemory() noexcept {
+bsr_status sparse_opt::keepOutOfMemory() noexcept {
   lastError = "expected memory for the runtime's own lists, but got none";
   return BSR_OUT_OF_MEMORY;
 }

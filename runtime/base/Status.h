@@ -9,7 +9,7 @@
 #include "support/Error.h"
 #include <new>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Fails unless `pointer`, the argument called `name`, points somewhere.
 void requireArgument(const void *pointer, const char *name);
@@ -42,6 +42,6 @@ bsr_status guarded(Body &&body) noexcept {
   }
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_BASE_STATUS_H

@@ -15,14 +15,14 @@ using namespace check;
 
 void check::require(bsr_status status) {
   if (status != BSR_OK)
-    bsr::fail(status, bsr_last_error());
+    sparse_opt::fail(status, bsr_last_error());
 }
 
 Folder::Folder() {
   std::string name =
       std::filesystem::temp_directory_path() / "runtime-check-XXXXXX";
   if (!mkdtemp(name.data()))
-    bsr::fail("expected a temporary folder, but got none");
+    sparse_opt::fail("expected a temporary folder, but got none");
   path = name;
 }
 
@@ -74,7 +74,7 @@ Json check::changed(Json json, const char *place, const char *value) {
 
 void check::writeStep(const std::string &path, const std::string &manifest) {
   if (manifest.size() >= 131072)
-    bsr::fail("expected a manifest that fits, but got a longer one");
+    sparse_opt::fail("expected a manifest that fits, but got a longer one");
   std::string bytes = fakeStep();
   bytes.replace(bytes.find("{\"format\""), manifest.size() + 1,
                 manifest.c_str(), manifest.size() + 1);
@@ -180,11 +180,11 @@ void *check::dataOf(const Session &session, int64_t buffer) {
 
 bsr_status check::initBuffer(const Session &session, int64_t buffer,
                              const std::string &rule) {
-  return bsr::guarded([&] { session->initBuffer(buffer, rule); });
+  return sparse_opt::guarded([&] { session->initBuffer(buffer, rule); });
 }
 
 bsr_status check::checkPatterns(const Session &session) {
-  return bsr::guarded([&] { session->checkPatterns(); });
+  return sparse_opt::guarded([&] { session->checkPatterns(); });
 }
 
 bsr_status check::updatePatterns(const Session &session, double drop,

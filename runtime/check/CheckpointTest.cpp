@@ -76,13 +76,13 @@ TEST(CheckpointTest, IsASafetensorsFile) {
   // A step that does not say what its code is is its library; the manifest
   // without what says so is compared apart.
   ASSERT_EQ(metadata["code"],
-            bsr::hexadecimal(bsr::xxh64(readFile(fakePath()))));
+            sparse_opt::hexadecimal(sparse_opt::xxh64(readFile(fakePath()))));
   ASSERT_EQ(metadata["compilation"], "{\"target_cpu\":\"any\"}");
   auto manifest =
       nlohmann::ordered_json::parse(bsr_step_manifest_text(step.get()));
   manifest.erase("target_cpu");
   ASSERT_EQ(metadata["manifest"],
-            bsr::hexadecimal(bsr::xxh64(manifest.dump())));
+            sparse_opt::hexadecimal(sparse_opt::xxh64(manifest.dump())));
   ASSERT_TRUE(sealed(file) == file);
 
   // The tensors follow one another, aligned, to the end.

@@ -16,7 +16,7 @@
 #include <thread>
 
 using namespace check;
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// What the threads of a test share: messages that were sent and not received,

@@ -54,7 +54,8 @@ void check::fillScores(const Session &session, int64_t pattern,
                        Numbers &numbers) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const float some[] = {0, -0.0f, 1, 2.5f, 1e-42f, -3, infinity, -infinity};
-  const bsr::Pattern &known = session->manifest().patterns[size_t(pattern)];
+  const sparse_opt::Pattern &known =
+      session->manifest().patterns[size_t(pattern)];
   std::vector<float> scores(size_t(known.allBlocks()));
   uint64_t kinds = numbers.below(4) ? 8 : 1;
   for (float &score : scores)

@@ -16,7 +16,7 @@ using namespace check;
 
 namespace {
 /// A device of addresses that fault: its memory lies behind them.
-class Remote : public bsr::Device {
+class Remote : public sparse_opt::Device {
 public:
   ~Remote() override {
     if (!areas.empty())
@@ -28,8 +28,8 @@ public:
     static const std::string none;
     return none;
   }
-  std::unique_ptr<bsr::Program> load(const bsr_step &, void *const *,
-                                     void *) override {
+  std::unique_ptr<sparse_opt::Program> load(const bsr_step &, void *const *,
+                                            void *) override {
     std::abort(); // for steps of GPUs
   }
   bool isHost() const override { return false; }
@@ -66,7 +66,7 @@ public:
                     const int32_t *slots, int64_t size, int64_t blocks,
                     void *room, double *norms) override {
     std::memset(behind(room), 0xff, size_t(8 * blocks));
-    bsr::hostDevice().computeNorms(
+    sparse_opt::hostDevice().computeNorms(
         norm, type, behind(values),
         reinterpret_cast<const int32_t *>(behind(slots)), size, blocks, nullptr,
         norms);
@@ -78,8 +78,8 @@ public:
   void fillSlots(void *values, int64_t bytes, const int32_t *slots,
                  int64_t count, uint64_t bits, void *room) override {
     std::memset(behind(room), 0xff, size_t(4 * count));
-    bsr::hostDevice().fillSlots(behind(values), bytes, slots, count, bits,
-                                nullptr);
+    sparse_opt::hostDevice().fillSlots(behind(values), bytes, slots, count,
+                                       bits, nullptr);
   }
 
 private:
@@ -93,7 +93,7 @@ private:
 };
 } // namespace
 
-static Session startOn(bsr::Device &device, const Step &step) {
+static Session startOn(sparse_opt::Device &device, const Step &step) {
   return Session(new bsr_session(*step, 1, device), bsr_session_destroy);
 }
 
@@ -177,7 +177,7 @@ TEST(DeviceTest, WithoutMemoryIsAnError) {
   Step step = loadFake();
   try {
     startOn(full, step);
-  } catch (const bsr::Error &error) {
+  } catch (const sparse_opt::Error &error) {
     ASSERT_EQ(error.status, int(BSR_OUT_OF_MEMORY));
     ASSERT_EQ(error.sentence.substr(0, 9), "expected ");
     ASSERT_TRUE(

@@ -62,8 +62,8 @@ public:
     for (int64_t buffer = 9 * pattern; buffer < 9 * pattern + 3; ++buffer) {
       std::vector<char> bytes(size_t(size * bsr_type_bytes(type)));
       for (int64_t i = 0; i < size; ++i)
-        bsr::storeElement(type, bytes.data(), i,
-                          (double(numbers.below(kinds)) - 2) / 7);
+        sparse_opt::storeElement(type, bytes.data(), i,
+                                 (double(numbers.below(kinds)) - 2) / 7);
       write(buffer, bytes);
     }
   }
@@ -72,7 +72,8 @@ public:
   void fillScores(int64_t pattern, Numbers &numbers) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     const float some[] = {0, -0.0f, 1, 2.5f, 1e-42f, -3, infinity, -infinity};
-    const bsr::Pattern &known = gpu->manifest().patterns[size_t(pattern)];
+    const sparse_opt::Pattern &known =
+        gpu->manifest().patterns[size_t(pattern)];
     std::vector<float> scores(size_t(known.allBlocks()));
     bool isAny = numbers.below(3) == 0;
     uint64_t kinds = numbers.below(4) ? 8 : 1;

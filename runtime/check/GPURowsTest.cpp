@@ -12,7 +12,7 @@
 #include <thread>
 
 using namespace check;
-namespace cuda = bsr::cuda;
+namespace cuda = sparse_opt::cuda;
 
 namespace {
 constexpr int64_t width = 3;         // floats of a row
@@ -143,9 +143,9 @@ protected:
   }
 
   static constexpr int64_t sizes[] = {16, 4, 1}, mostRows = 80, mostWork = 4096;
-  bsr::Device &gpu = bsr::findDevice("cuda");
+  sparse_opt::Device &gpu = sparse_opt::findDevice("cuda");
   const cuda::Driver &driver = cuda::Driver::get();
-  bsr::Memory area{gpu, 1 << 16, "a test"};
+  sparse_opt::Memory area{gpu, 1 << 16, "a test"};
   float *shared = cutFloats(sharedFloats), *x = cutFloats(mostRows * width),
         *y = cutFloats(mostRows * width);
   void *work = area.cut(mostWork);

@@ -16,22 +16,23 @@
 using namespace check;
 
 /// Compares norms of `slots.size()` blocks of `size` elements.
-static void compareNorms(bsr::Device &gpu, bsr_norm norm, bsr_type type,
+static void compareNorms(sparse_opt::Device &gpu, bsr_norm norm, bsr_type type,
                          const std::vector<char> &values,
                          const std::vector<int32_t> &slots, int64_t size) {
   auto blocks = int64_t(slots.size());
   int64_t valueBytes = int64_t(values.size()), slotBytes = 4 * blocks,
-          roomBytes = bsr::Device::normBytes(blocks);
+          roomBytes = sparse_opt::Device::normBytes(blocks);
   std::vector<double> there(slots.size()), here(slots.size());
-  bsr::Memory area(gpu, valueBytes + slotBytes + roomBytes + 3 * 64, "a test");
+  sparse_opt::Memory area(gpu, valueBytes + slotBytes + roomBytes + 3 * 64,
+                          "a test");
   void *data = area.cut(valueBytes), *list = area.cut(slotBytes),
        *room = area.cut(roomBytes);
   gpu.write(data, values.data(), valueBytes);
   gpu.write(list, slots.data(), slotBytes);
   gpu.computeNorms(norm, type, data, static_cast<int32_t *>(list), size, blocks,
                    room, there.data());
-  bsr::blockNorms(norm, type, values.data(), slots.data(), size, blocks,
-                  here.data());
+  sparse_opt::blockNorms(norm, type, values.data(), slots.data(), size, blocks,
+                         here.data());
   for (size_t k = 0; k < slots.size(); ++k) {
     ASSERT_EQ(std::isnan(there[k]), std::isnan(here[k]));
     ASSERT_TRUE(std::isnan(here[k]) || !std::memcmp(&there[k], &here[k], 8));
@@ -39,7 +40,7 @@ static void compareNorms(bsr::Device &gpu, bsr_norm norm, bsr_type type,
 }
 
 TEST(GPUTest, NormsAreThoseOfTheProcessor) {
-  bsr::Device &gpu = bsr::findDevice("cuda");
+  sparse_opt::Device &gpu = sparse_opt::findDevice("cuda");
   Numbers numbers(3);
   const int64_t numSlots = 41;
   // Sizes of less than a round of threads, of whole ones, and ragged ones.
@@ -47,7 +48,7 @@ TEST(GPUTest, NormsAreThoseOfTheProcessor) {
     for (bsr_type type : {BSR_F16, BSR_BF16, BSR_F32, BSR_F64}) {
       std::vector<char> values(size_t(numSlots * size * bsr_type_bytes(type)));
       auto fill = [&](int64_t i, double value) {
-        bsr::storeElement(type, values.data(), i, value);
+        sparse_opt::storeElement(type, values.data(), i, value);
       };
       for (int64_t i = 0; i < numSlots * size; ++i)
         fill(i, (double(numbers.below(2000)) - 1000) / 37);
@@ -69,7 +70,7 @@ TEST(GPUTest, NormsAreThoseOfTheProcessor) {
 }
 
 TEST(GPUTest, FillsTheSlotsThatAreListed) {
-  bsr::Device &gpu = bsr::findDevice("cuda");
+  sparse_opt::Device &gpu = sparse_opt::findDevice("cuda");
   const int64_t numSlots = 9;
   const std::vector<int32_t> slots = {7, 0, 3, 4};
   for (int64_t bytes : {2, 4, 6, 8, 16, 48, 1024, 16384}) {
@@ -77,8 +78,9 @@ TEST(GPUTest, FillsTheSlotsThatAreListed) {
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = char(i % 100 + 1);
     expected = values;
-    int64_t roomBytes = bsr::Device::fillBytes(numSlots);
-    bsr::Memory area(gpu, numSlots * bytes + roomBytes + 2 * 64, "a test");
+    int64_t roomBytes = sparse_opt::Device::fillBytes(numSlots);
+    sparse_opt::Memory area(gpu, numSlots * bytes + roomBytes + 2 * 64,
+                            "a test");
     void *data = area.cut(numSlots * bytes), *room = area.cut(roomBytes);
     gpu.write(data, values.data(), numSlots * bytes);
     for (uint64_t bits : {uint64_t(0), uint64_t(0x8877665544332211)}) {
@@ -95,18 +97,19 @@ TEST(GPUTest, FillsTheSlotsThatAreListed) {
 }
 
 TEST(GPUTest, WorkWaitsForStreamsOfOthersAndTheyForIt) {
-  bsr::Device &gpu = bsr::findDevice("cuda");
-  const bsr::cuda::Driver &driver = bsr::cuda::Driver::get();
+  sparse_opt::Device &gpu = sparse_opt::findDevice("cuda");
+  const sparse_opt::cuda::Driver &driver = sparse_opt::cuda::Driver::get();
   auto addressOf = [](void *memory) {
-    return reinterpret_cast<bsr::cuda::Address>(memory);
+    return reinterpret_cast<sparse_opt::cuda::Address>(memory);
   };
   const int64_t bytes = 256;
-  bsr::Memory area(gpu, 2 * bytes, "a test");
+  sparse_opt::Memory area(gpu, 2 * bytes, "a test");
   void *first = area.cut(bytes), *second = area.cut(bytes);
   gpu.zero(first, bytes);
-  bsr::cuda::Stream other = nullptr;
-  driver.check(driver.cuStreamCreate(&other, bsr::cuda::nonBlockingStream),
-               "a stream");
+  sparse_opt::cuda::Stream other = nullptr;
+  driver.check(
+      driver.cuStreamCreate(&other, sparse_opt::cuda::nonBlockingStream),
+      "a stream");
   // Theirs, then ours.
   gpu.letWait(other);
   driver.check(driver.cuMemsetD8Async(addressOf(first), 5, bytes, other),

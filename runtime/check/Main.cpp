@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
   testing::InitGoogleTest(&argc, argv);
   // The text that a GPU's driver gets, for assemblers and the PTX interpreter.
   if (argc == 2 && std::strcmp(argv[1], "--pattern-kernels") == 0) {
-    std::cout << bsr::patternKernels();
+    std::cout << sparse_opt::patternKernels();
     return 0;
   }
   if (argc > 1) {

@@ -51,7 +51,7 @@ static void compareUpdate(const Session &session, const Matrix &m,
         for (int64_t i = 0; i < size; ++i)
           sums[b] += before[size_t(b)][size_t(slot * size + i)];
     }
-  bsr::RandomStream random(countersOf(session).seed, "regrown", "w0");
+  sparse_opt::RandomStream random(countersOf(session).seed, "regrown", "w0");
   int64_t regrown = 0;
   for (auto &[place, slot] : now) {
     isUsed.insert(slot);

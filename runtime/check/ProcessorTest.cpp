@@ -54,10 +54,10 @@ TEST(ProcessorTest, FeaturesAreThoseOfTheSystem) {
                   {"tbm", "tbm"}};
   std::string cpuinfo = readFile("/proc/cpuinfo");
   for (auto [name, flag] : features)
-    ASSERT_EQ(bsr::hasFeature(name), hasFlag(cpuinfo, flag));
+    ASSERT_EQ(sparse_opt::hasFeature(name), hasFlag(cpuinfo, flag));
 }
 
 TEST(ProcessorTest, HasNoFeatureThatNobodyKnows) {
   for (const char *name : {"", "avx9000", "SSE3"})
-    ASSERT_FALSE(bsr::hasFeature(name));
+    ASSERT_FALSE(sparse_opt::hasFeature(name));
 }

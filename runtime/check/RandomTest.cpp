@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstring>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 TEST(RandomTest, HashHasThePublishedValues) {
   ASSERT_EQ(hexadecimal(xxh64("")), "ef46db3751d8e999");

@@ -17,7 +17,8 @@ inline std::string sealed(std::string file) {
   if (digits < key.size() || file.size() < digits + 16)
     return file;
   file.replace(digits, 16, 16, '0');
-  return file.replace(digits, 16, bsr::hexadecimal(bsr::xxh64(file)));
+  return file.replace(digits, 16,
+                      sparse_opt::hexadecimal(sparse_opt::xxh64(file)));
 }
 } // namespace check
 

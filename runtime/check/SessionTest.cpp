@@ -104,11 +104,12 @@ TEST(SessionTest, ScoresOfOtherShapesAreTheSources) {
 }
 
 TEST(SessionTest, ErrorsOfLibrariesAreSentences) {
-  ASSERT_TRUE(fails(
-      bsr::keepException(std::length_error("too long")), BSR_INVALID_ARGUMENT,
-      "expected input that the runtime can read, but got: too long"));
   ASSERT_TRUE(
-      fails(bsr::keepOutOfMemory(), BSR_OUT_OF_MEMORY,
+      fails(sparse_opt::keepException(std::length_error("too long")),
+            BSR_INVALID_ARGUMENT,
+            "expected input that the runtime can read, but got: too long"));
+  ASSERT_TRUE(
+      fails(sparse_opt::keepOutOfMemory(), BSR_OUT_OF_MEMORY,
             "expected memory for the runtime's own lists, but got none"));
 }
 

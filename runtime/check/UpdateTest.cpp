@@ -106,7 +106,7 @@ TEST(UpdateTest, DoesNotDependOnThreads) {
     for (auto &[place, slot] : Blocks(session, matrices[i], int64_t(i)).slots)
       blocks << place.first << "," << place.second << "," << slot << " ";
   std::string text = blocks.str();
-  ASSERT_EQ(bsr::xxh64(text), 6674711057174564922u);
+  ASSERT_EQ(sparse_opt::xxh64(text), 6674711057174564922u);
 }
 
 TEST(UpdateTest, ByScoresNeedsThoseOfTheLastRun) {

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <dlfcn.h>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 static Communicator &get(bsr_communicator *self) {
   return *static_cast<Communicator *>(self);

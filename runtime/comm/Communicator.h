@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 inline int64_t nanoseconds(Exchange::Clock::time_point time) {
   return std::chrono::nanoseconds(time.time_since_epoch()).count();
@@ -139,6 +139,6 @@ private:
   std::thread thread; // the last: it uses all of these
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_COMM_COMMUNICATOR_H

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <thread>
 
-using namespace bsr;
+using namespace sparse_opt;
 using namespace std::chrono_literals;
 
 /// Messages of the two kinds pass each other.

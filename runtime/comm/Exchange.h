@@ -12,7 +12,7 @@
 #include <deque>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Messages over a transport. One thread calls it. All ranks call the functions
 /// below in the same order, but for `sendHeartbeats` and those that say
@@ -110,6 +110,6 @@ private:
   std::atomic<bool> isStopped = false;
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_COMM_EXCHANGE_H

@@ -7,7 +7,7 @@
 #include "base/Status.h"
 #include <algorithm>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// Writes the mean of `size` arrays of `count` elements, which lie one after
 /// the other at `parts`, to `mean`: sums of `Sum`, in order.

@@ -16,8 +16,8 @@
 #include <limits>
 #include <map>
 
-using namespace bsr;
-using namespace bsr::cuda;
+using namespace sparse_opt;
+using namespace sparse_opt::cuda;
 
 static_assert(Driver::deviceError == BSR_DEVICE_ERROR);
 
@@ -245,7 +245,7 @@ std::string CudaDevice::describeMemory() {
                      "fewer");
 }
 
-Device &bsr::cudaDevice(int ordinal) {
+Device &sparse_opt::cudaDevice(int ordinal) {
   // Never destroyed: at the end of a process the driver may be gone first.
   static std::mutex mutex;
   static auto &devices = *new std::map<int, std::unique_ptr<CudaDevice>>;

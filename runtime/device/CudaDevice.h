@@ -9,7 +9,7 @@
 #include "support/CudaDriver.h"
 #include <mutex>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Gives the calling thread back the context that it had: its own library of
 /// CUDA goes by that.
@@ -94,6 +94,6 @@ private:
   int current = 0;
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_DEVICE_CUDADEVICE_H

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace bsr;
-using namespace bsr::cuda;
+using namespace sparse_opt;
+using namespace sparse_opt::cuda;
 
 /// Fails unless a GPU that steps are compiled for `target` for runs kernels for
 /// `chip`.

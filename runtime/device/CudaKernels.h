@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The memory that launches work on: the buffers, and the arena, whose plans
 /// may lie apart from the rest.
@@ -60,6 +60,6 @@ private:
   std::map<std::string, Kernel> kernels;
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_DEVICE_CUDAKERNELS_H

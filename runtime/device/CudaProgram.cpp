@@ -9,8 +9,8 @@
 #include <cmath>
 #include <map>
 
-using namespace bsr;
-using namespace bsr::cuda;
+using namespace sparse_opt;
+using namespace sparse_opt::cuda;
 
 namespace {
 class CudaProgram : public Program {

@@ -8,8 +8,8 @@
 #include "step/Rows.h"
 #include "step/Step.h"
 
-using namespace bsr;
-using namespace bsr::cuda;
+using namespace sparse_opt;
+using namespace sparse_opt::cuda;
 
 struct bsr_gpu_function {
   bsr_gpu_function(CudaDevice &device, std::shared_ptr<const bsr_step> step)

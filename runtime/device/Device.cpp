@@ -7,9 +7,9 @@
 #include <charconv>
 #include <string_view>
 
-using namespace bsr;
+using namespace sparse_opt;
 
-Device &bsr::findDevice(const std::string &name) {
+Device &sparse_opt::findDevice(const std::string &name) {
   if (name == "cpu")
     return hostDevice();
   constexpr std::string_view cuda = "cuda";

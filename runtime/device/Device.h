@@ -14,7 +14,7 @@
 
 struct bsr_step;
 
-namespace bsr {
+namespace sparse_opt {
 
 /// A step on a device that runs no code of the host's: its kernels, and what
 /// they are launched on.
@@ -120,6 +120,6 @@ Device &cudaDevice(int ordinal);
 /// the first GPU. Fails for another one.
 Device &findDevice(const std::string &name);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_DEVICE_DEVICE_H

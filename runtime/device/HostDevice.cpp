@@ -11,7 +11,7 @@
 #include <cstring>
 #include <sys/mman.h>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 class HostDevice : public Device {
@@ -89,7 +89,7 @@ public:
 };
 } // namespace
 
-Device &bsr::hostDevice() {
+Device &sparse_opt::hostDevice() {
   static HostDevice device;
   return device;
 }

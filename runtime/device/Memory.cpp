@@ -8,7 +8,7 @@
 #include <cassert>
 #include <utility>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 static thread_local int64_t areas = 0;
 

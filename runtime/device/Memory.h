@@ -7,7 +7,7 @@
 
 #include "Device.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Memory of a device, zero until it is written. The only way in which a
 /// session takes memory for its data, so that `areasTaken` counts all of it.
@@ -39,6 +39,6 @@ private:
   int64_t used = 0;
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_DEVICE_MEMORY_H

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <omp.h>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// The partial sums of the norm of a block.
@@ -71,7 +71,7 @@ static void dispatch(bsr_norm norm, bsr_type type, Body body) {
   }
 }
 
-std::string bsr::nameOfNorms(bsr_norm norm, bsr_type type) {
+std::string sparse_opt::nameOfNorms(bsr_norm norm, bsr_type type) {
   const char *name = norm == BSR_L2     ? "squares"
                      : norm == BSR_LINF ? "largest"
                                         : "sum"; // the mean is one, too
@@ -84,29 +84,29 @@ std::string bsr::nameOfNorms(bsr_norm norm, bsr_type type) {
        pattern.name, "', but got NaN");
 }
 
-void bsr::refuseNaN(const Pattern &pattern, const PatternIndices &indices,
-                    int64_t k) {
+void sparse_opt::refuseNaN(const Pattern &pattern,
+                           const PatternIndices &indices, int64_t k) {
   const int32_t *first = indices.rowPtr;
   const int32_t *end = first + pattern.gridRows() + 1;
   int64_t r = std::upper_bound(first, end, k) - first - 1;
   ::refuseNaN(pattern, r, indices.colIdx[k]);
 }
 
-void bsr::refuseNaNScore(const Pattern &pattern, int64_t block) {
+void sparse_opt::refuseNaNScore(const Pattern &pattern, int64_t block) {
   fail(BSR_NOT_A_NUMBER, "expected a number as the score of block (",
        block / pattern.gridCols(), ", ", block % pattern.gridCols(), ") of '",
        pattern.name, "', but got NaN");
 }
 
-void bsr::checkNorm(const Pattern &pattern, int32_t norm) {
+void sparse_opt::checkNorm(const Pattern &pattern, int32_t norm) {
   if (norm < 0 || norm > BSR_MEAN)
     fail(BSR_INVALID_ARGUMENT, "expected a norm from 0 to ", int(BSR_MEAN),
          ", but got ", norm, " for pattern '", pattern.name, "'");
 }
 
-void bsr::blockNorms(bsr_norm norm, bsr_type type, const void *values,
-                     const int32_t *slots, int64_t size, int64_t blocks,
-                     double *norms) {
+void sparse_opt::blockNorms(bsr_norm norm, bsr_type type, const void *values,
+                            const int32_t *slots, int64_t size, int64_t blocks,
+                            double *norms) {
   dispatch(norm, type, [&](auto kind, auto element) {
     auto *elements = static_cast<const decltype(element) *>(values);
     // Threads pay from a millisecond on. Patterns that are updated side by side
@@ -119,15 +119,17 @@ void bsr::blockNorms(bsr_norm norm, bsr_type type, const void *values,
   });
 }
 
-void bsr::checkNorms(const Pattern &pattern, const PatternIndices &indices,
-                     const double *norms) {
+void sparse_opt::checkNorms(const Pattern &pattern,
+                            const PatternIndices &indices,
+                            const double *norms) {
   for (int32_t k = 0; k < indices.rowPtr[pattern.gridRows()]; ++k)
     if (std::isnan(norms[k]))
       refuseNaN(pattern, indices, k);
 }
 
-void bsr::computeDenseNorms(const Pattern &pattern, bsr_norm norm,
-                            bsr_type type, const void *dense, double *norms) {
+void sparse_opt::computeDenseNorms(const Pattern &pattern, bsr_norm norm,
+                                   bsr_type type, const void *dense,
+                                   double *norms) {
   dispatch(norm, type, [&](auto kind, auto element) {
     std::vector<decltype(element)> block(
         size_t(pattern.blockRows * pattern.blockCols));

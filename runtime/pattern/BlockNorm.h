@@ -8,7 +8,7 @@
 #include "Pattern.h"
 #include <cstring>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The number that a caller gave for an enumerator, which may be none.
 template <typename Enum>
@@ -65,6 +65,6 @@ void forEachRowOfBlock(const Pattern &pattern, int64_t r, int64_t c,
           elementBytes * pattern.blockCols);
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_PATTERN_BLOCKNORM_H

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 double bsr_gmp_density(double start, double end, double t) {
   double rest = 1 - std::min(std::max(t, 0.0), 1.0);

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The place of `memory` in an UpdateRow of the host, and back.
 inline uint64_t placeOf(const void *memory) {
@@ -171,6 +171,6 @@ void takeLowest(int64_t items, int64_t count, KeyAt keyAt, Place *taken) {
       [=](uint64_t i, bool, bool, uint64_t place) { taken[place] = Place(i); });
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_PATTERN_ONETHREAD_H

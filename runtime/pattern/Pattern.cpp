@@ -7,9 +7,9 @@
 #include "base/Status.h"
 #include "support/RowView.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
-void bsr::setViews(UpdateRow &row, const PatternIndices &indices) {
+void sparse_opt::setViews(UpdateRow &row, const PatternIndices &indices) {
   row.rowPtr = placeOf(indices.rowPtr);
   row.colIdx = placeOf(indices.colIdx);
   row.slot = placeOf(indices.slot);
@@ -37,8 +37,8 @@ static void buildColumns(const Pattern &pattern,
       [&](uint64_t k, uint64_t) { return uint32_t(indices.colIdx[k]); });
 }
 
-void bsr::listStored(const Pattern &pattern, const int32_t *rowPtr,
-                     const int32_t *colIdx, int64_t *stored) {
+void sparse_opt::listStored(const Pattern &pattern, const int32_t *rowPtr,
+                            const int32_t *colIdx, int64_t *stored) {
   UpdateRow row = rowOf(pattern, {});
   row.rowPtr = placeOf(rowPtr);
   row.colIdx = placeOf(colIdx);
@@ -47,8 +47,8 @@ void bsr::listStored(const Pattern &pattern, const int32_t *rowPtr,
   listStored(team);
 }
 
-void bsr::buildViews(const Pattern &pattern, const int64_t *stored,
-                     int64_t blocks, const PatternIndices &indices) {
+void sparse_opt::buildViews(const Pattern &pattern, const int64_t *stored,
+                            int64_t blocks, const PatternIndices &indices) {
   UpdateRow row = rowOf(pattern, indices);
   row.stored = placeOf(stored);
   OneThread team(row);
@@ -165,13 +165,15 @@ private:
 };
 } // namespace
 
-void bsr::checkPattern(const Pattern &pattern, const bsr_pattern_view &view,
-                       PatternScratch &scratch) {
+void sparse_opt::checkPattern(const Pattern &pattern,
+                              const bsr_pattern_view &view,
+                              PatternScratch &scratch) {
   Checker(pattern, view, scratch).check();
 }
 
-void bsr::assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
-                        const PatternIndices &indices) {
+void sparse_opt::assignPattern(const Pattern &pattern,
+                               const bsr_pattern_view &view,
+                               const PatternIndices &indices) {
   // The view may lie in the buffers themselves.
   std::copy_n(view.row_ptr, pattern.gridRows() + 1, indices.rowPtr);
   std::copy_n(view.col_idx, view.blocks, indices.colIdx);
@@ -182,8 +184,9 @@ void bsr::assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
 
 // Floyd's sample (Bentley and Floyd, "A sample of brilliance", 1987); a bit for
 // each rank gives them back in order.
-void bsr::chooseRanks(int64_t absent, int64_t count, const RandomStream &random,
-                      int64_t update, uint64_t *marks, int64_t *ranks) {
+void sparse_opt::chooseRanks(int64_t absent, int64_t count,
+                             const RandomStream &random, int64_t update,
+                             uint64_t *marks, int64_t *ranks) {
   int64_t words = absent / 64 + 1;
   std::fill_n(marks, words, 0);
   auto isMarked = [&](int64_t rank) {
@@ -202,10 +205,10 @@ void bsr::chooseRanks(int64_t absent, int64_t count, const RandomStream &random,
       *ranks++ = word * 64 + __builtin_ctzll(rest);
 }
 
-void bsr::chooseAbsent(const Pattern &pattern, const int64_t *stored,
-                       int64_t blocks, int64_t count,
-                       const RandomStream &random, int64_t update,
-                       uint64_t *marks, int64_t *chosen) {
+void sparse_opt::chooseAbsent(const Pattern &pattern, const int64_t *stored,
+                              int64_t blocks, int64_t count,
+                              const RandomStream &random, int64_t update,
+                              uint64_t *marks, int64_t *chosen) {
   chooseRanks(pattern.allBlocks() - blocks, count, random, update, marks,
               chosen);
   UpdateRow row = {};
@@ -214,8 +217,9 @@ void bsr::chooseAbsent(const Pattern &pattern, const int64_t *stored,
               atPlace<uint64_t>(placeOf(chosen)), uint64_t(count));
 }
 
-void bsr::makePattern(const Pattern &pattern, int64_t blocks, uint64_t seed,
-                      const PatternIndices &indices, PatternScratch &scratch) {
+void sparse_opt::makePattern(const Pattern &pattern, int64_t blocks,
+                             uint64_t seed, const PatternIndices &indices,
+                             PatternScratch &scratch) {
   chooseAbsent(pattern, nullptr, 0, blocks,
                RandomStream(seed, "pattern", pattern.name), 0, scratch.marks,
                scratch.stored);

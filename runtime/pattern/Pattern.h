@@ -10,7 +10,7 @@
 #include "support/UpdateRow.h"
 #include <algorithm>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The index buffers of a pattern, writable.
 struct PatternIndices {
@@ -157,6 +157,6 @@ PatternChange followDevice(const Pattern &pattern, const int32_t *pruned,
                            int64_t numRegrown, const PatternIndices &indices,
                            PatternScratch &scratch);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_PATTERN_PATTERN_H

@@ -6,10 +6,11 @@
 #include "Pattern.h"
 #include "base/Status.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
-int64_t bsr::countPruned(const Pattern &pattern, const bsr_pattern_update &rule,
-                         int64_t blocks) {
+int64_t sparse_opt::countPruned(const Pattern &pattern,
+                                const bsr_pattern_update &rule,
+                                int64_t blocks) {
   if (rule.method == BSR_STATIC)
     return 0;
   if (rule.method == BSR_GMP)
@@ -19,8 +20,9 @@ int64_t bsr::countPruned(const Pattern &pattern, const bsr_pattern_update &rule,
                            : std::min(count, pattern.allBlocks() - blocks);
 }
 
-UpdateRow bsr::describeUpdate(const Pattern &pattern,
-                              const bsr_pattern_update &rule, int64_t blocks) {
+UpdateRow sparse_opt::describeUpdate(const Pattern &pattern,
+                                     const bsr_pattern_update &rule,
+                                     int64_t blocks) {
   UpdateRow row = {};
   row.elements = uint32_t(pattern.blockRows * pattern.blockCols);
   row.rows = uint32_t(pattern.gridRows());
@@ -35,8 +37,9 @@ UpdateRow bsr::describeUpdate(const Pattern &pattern,
   return row;
 }
 
-void bsr::drawRanks(const Pattern &pattern, const UpdateRow &row, uint64_t seed,
-                    int64_t update, uint64_t *marks, int64_t *ranks) {
+void sparse_opt::drawRanks(const Pattern &pattern, const UpdateRow &row,
+                           uint64_t seed, int64_t update, uint64_t *marks,
+                           int64_t *ranks) {
   int64_t barred = row.blocks - (row.returns ? row.count : 0);
   chooseRanks(pattern.allBlocks() - barred, row.count,
               RandomStream(seed, "pattern", pattern.name), update, marks,
@@ -112,9 +115,10 @@ private:
 };
 } // namespace
 
-void bsr::choosePruned(const Pattern &pattern, const bsr_pattern_update &rule,
-                       const PatternIndices &indices, PatternScratch &scratch,
-                       uint8_t *flags) {
+void sparse_opt::choosePruned(const Pattern &pattern,
+                              const bsr_pattern_update &rule,
+                              const PatternIndices &indices,
+                              PatternScratch &scratch, uint8_t *flags) {
   UpdateRow row =
       describeUpdate(pattern, rule, indices.rowPtr[pattern.gridRows()]);
   Update state(pattern, row, indices, scratch, flags);
@@ -122,11 +126,12 @@ void bsr::choosePruned(const Pattern &pattern, const bsr_pattern_update &rule,
     choosePruned(state.team);
 }
 
-PatternChange bsr::updatePattern(const Pattern &pattern,
-                                 const bsr_pattern_update &rule, uint8_t *flags,
-                                 float *scores, uint64_t seed, int64_t update,
-                                 const PatternIndices &indices,
-                                 PatternScratch &scratch) {
+PatternChange sparse_opt::updatePattern(const Pattern &pattern,
+                                        const bsr_pattern_update &rule,
+                                        uint8_t *flags, float *scores,
+                                        uint64_t seed, int64_t update,
+                                        const PatternIndices &indices,
+                                        PatternScratch &scratch) {
   UpdateRow row =
       describeUpdate(pattern, rule, indices.rowPtr[pattern.gridRows()]);
   if (!row.count)
@@ -140,11 +145,12 @@ PatternChange bsr::updatePattern(const Pattern &pattern,
   return {int64_t(state.result.numPruned), int64_t(state.result.numRegrown)};
 }
 
-PatternChange bsr::followDevice(const Pattern &pattern, const int32_t *pruned,
-                                int64_t numPruned, const int64_t *regrown,
-                                int64_t numRegrown,
-                                const PatternIndices &indices,
-                                PatternScratch &scratch) {
+PatternChange sparse_opt::followDevice(const Pattern &pattern,
+                                       const int32_t *pruned, int64_t numPruned,
+                                       const int64_t *regrown,
+                                       int64_t numRegrown,
+                                       const PatternIndices &indices,
+                                       PatternScratch &scratch) {
   Update state(pattern, indices, scratch);
   std::for_each_n(pruned, numPruned, [&](int32_t k) { state.prune(k); });
   return state.replace(regrown, numRegrown);
@@ -175,8 +181,9 @@ static void checkChosen(const Pattern &pattern, const int64_t *blocks,
   }
 }
 
-void bsr::checkReplacement(const Pattern &pattern, const ChosenBlocks &chosen,
-                           const PatternIndices &indices) {
+void sparse_opt::checkReplacement(const Pattern &pattern,
+                                  const ChosenBlocks &chosen,
+                                  const PatternIndices &indices) {
   checkChosen(pattern, chosen.pruned, chosen.numPruned, /*isStored=*/true,
               "prune", indices);
   checkChosen(pattern, chosen.regrown, chosen.numRegrown, /*isStored=*/false,
@@ -189,10 +196,10 @@ void bsr::checkReplacement(const Pattern &pattern, const ChosenBlocks &chosen,
          " blocks that it has slots for, but got ", blocks);
 }
 
-PatternChange bsr::replaceBlocks(const Pattern &pattern,
-                                 const ChosenBlocks &chosen,
-                                 const PatternIndices &indices,
-                                 PatternScratch &scratch) {
+PatternChange sparse_opt::replaceBlocks(const Pattern &pattern,
+                                        const ChosenBlocks &chosen,
+                                        const PatternIndices &indices,
+                                        PatternScratch &scratch) {
   Update state(pattern, indices, scratch);
   const int64_t *next = chosen.pruned, *end = next + chosen.numPruned;
   for (int64_t k = 0; next != end; ++k)

@@ -11,7 +11,7 @@
 #include <regex>
 #include <set>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 using Group = SparsityGroup;
 using GroupKey = Key<Group>;
@@ -261,13 +261,14 @@ static void change(std::vector<Group> &groups, const Json &settings) {
     }
 }
 
-std::string bsr::groupName(size_t index, size_t count) {
+std::string sparse_opt::groupName(size_t index, size_t count) {
   return count == 1 ? "sparsity" : "sparsity[" + std::to_string(index) + "]";
 }
 
 // Without back-references, an expression takes a time that its length and that
 // of the name bound; the library's other way takes exponential time for some.
-bool bsr::matches(const std::string &expression, const std::string &name) {
+bool sparse_opt::matches(const std::string &expression,
+                         const std::string &name) {
   return std::regex_search(
       name, std::regex(expression, std::regex_constants::ECMAScript |
                                        std::regex_constants::__polynomial));

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// A group. The keys, their meaning and limits are in Sparsity.cpp; the
 /// defaults are here.
@@ -56,10 +56,10 @@ bool matches(const std::string &expression, const std::string &name);
 /// list.
 std::string groupName(size_t index, size_t count);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 struct bsr_sparsity {
-  std::vector<bsr::SparsityGroup> groups;
+  std::vector<sparse_opt::SparsityGroup> groups;
   std::string text, options;
 };
 

@@ -11,7 +11,7 @@
 #include <memory>
 #include <optional>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// A weight with its rule.

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <set>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 static std::string_view bytesAt(const void *data, int64_t size) {
   return {static_cast<const char *>(data), size_t(size)};

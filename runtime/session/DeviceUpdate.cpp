@@ -9,7 +9,7 @@
 #include "pattern/BlockNorm.h"
 #include <algorithm>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 DeviceUpdate::DeviceUpdate(bsr_session &session,
                            const bsr_pattern_update *updates)

@@ -10,7 +10,7 @@
 #include "Session.h"
 #include "support/PatternKernels.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 class DeviceUpdate {
 public:
@@ -69,6 +69,6 @@ private:
   int64_t answerBytes = 0;
 };
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_SESSION_DEVICEUPDATE_H

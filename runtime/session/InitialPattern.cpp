@@ -8,7 +8,7 @@
 #include "pattern/OneThread.h"
 #include <cstring>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 void bsr_session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
                               bsr_type type, const void *dense) {

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 static bool isFloat(bsr_type type) { return type <= BSR_F64; }
 

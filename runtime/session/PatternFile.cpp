@@ -7,7 +7,7 @@
 #include "support/File.h"
 #include "support/Json.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
 bsr_status bsr_session_read_pattern(bsr_session *session, int64_t index,
                                     const char *path) {

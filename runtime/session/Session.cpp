@@ -10,7 +10,7 @@
 #include "comm/Communicator.h"
 #include <omp.h>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// How many threads update patterns: one for each matrix, of the first eight.
 static size_t numUpdateThreads(const Manifest &manifest) {
@@ -125,7 +125,7 @@ int32_t bsr_session::member() const {
 
 int64_t bsr_session::shardOffset(int64_t index) const {
   const Buffer &buffer = manifest().buffers[index];
-  return bsr::shardOffset(member(), buffer.bytes, buffer.wholeBytes);
+  return sparse_opt::shardOffset(member(), buffer.bytes, buffer.wholeBytes);
 }
 
 void *bsr_session::readBuffer(int64_t index, std::vector<char> &copy) const {
@@ -298,7 +298,7 @@ bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
 }
 
 void bsr_session::requireStage() const {
-  const bsr::Manifest &step = manifest();
+  const sparse_opt::Manifest &step = manifest();
   int32_t rank = bsr_communicator_rank(context.communicator);
   int32_t size = bsr_communicator_size(context.communicator);
   if (!step.stages)

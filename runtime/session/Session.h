@@ -10,7 +10,7 @@
 #include "step/Step.h"
 #include <optional>
 
-namespace bsr {
+namespace sparse_opt {
 /// Which blocks a pattern has had, and which are new.
 struct PatternHistory {
   uint64_t *ever;   // a bit for each block of the matrix: was it ever stored?
@@ -35,15 +35,15 @@ struct PatternHistory {
     word |= bit;
   }
 };
-} // namespace bsr
+} // namespace sparse_opt
 
 struct bsr_session {
   bsr_session(const bsr_step &step, uint64_t seed,
-              bsr::Device &device = bsr::hostDevice());
+              sparse_opt::Device &device = sparse_opt::hostDevice());
   /// One that shares the state of `source`, and trains it if it `trains`.
   bsr_session(const bsr_step &step, bsr_session &source, bool trains);
 
-  const bsr::Manifest &manifest() const { return step.manifest; }
+  const sparse_opt::Manifest &manifest() const { return step.manifest; }
 
   /// Fails unless patterns and state are the session's own.
   void requireOwner() const;
@@ -91,7 +91,7 @@ struct bsr_session {
   /// Writes the indices of a pattern to the device, if that is not the host.
   void storeIndices(int64_t pattern);
 
-  bsr::PatternIndices indices(int64_t pattern) const;
+  sparse_opt::PatternIndices indices(int64_t pattern) const;
   bsr_pattern_view view(int64_t pattern) const;
 
   /// The methods behind the C functions of these names.
@@ -110,7 +110,7 @@ struct bsr_session {
   void rankBlocks(int64_t pattern, bsr_norm norm, double *norms) const;
 
   /// Fails unless the last run left scores of the blocks of `pattern`.
-  void requireScores(const bsr::Pattern &pattern) const;
+  void requireScores(const sparse_opt::Pattern &pattern) const;
 
   /// Whether the next run updates, of a step that accumulates.
   bool appliesUpdate() const;
@@ -123,7 +123,7 @@ struct bsr_session {
 
   /// Makes BSR_MOST_BLOCKS their number; fails unless `pattern` has room for
   /// `blocks` blocks.
-  void requireBlocks(const bsr::Pattern &pattern, int64_t &blocks) const;
+  void requireBlocks(const sparse_opt::Pattern &pattern, int64_t &blocks) const;
 
   /// Zeroes the slots of a pattern in which no block lies.
   void zeroUnusedSlots(int64_t pattern) const;
@@ -144,7 +144,7 @@ private:
   void updateOnHost(const bsr_pattern_update *updates);
   void updateOnDevice(const bsr_pattern_update *updates);
 
-  bsr_session(const bsr_step &step, uint64_t seed, bsr::Device &device,
+  bsr_session(const bsr_step &step, uint64_t seed, sparse_opt::Device &device,
               bsr_session *source, bool trains);
 
   /// Gives the scores of the last run to the source.
@@ -152,14 +152,14 @@ private:
 
 public:
   /// The memory to work with of a thread of an update.
-  bsr::PatternScratch &scratchOf(int thread) const {
+  sparse_opt::PatternScratch &scratchOf(int thread) const {
     return thread ? moreScratch[size_t(thread) - 1] : scratch;
   }
 
   /// The eight bytes that, repeated, are what buffer `values` of `pattern`
   /// holds of a new block: the weight zeros, state the constant that it began
   /// with, or zeros.
-  uint64_t bitsOfNew(const bsr::Pattern &pattern, int32_t values) const;
+  uint64_t bitsOfNew(const sparse_opt::Pattern &pattern, int32_t values) const;
 
   /// What buffer `values` of pattern `index` holds of a block that an update
   /// regrows.
@@ -171,7 +171,7 @@ public:
                                    const uint64_t *isNew) const;
 
   /// Gives the first `count` regrown blocks of `scratch` random values.
-  void drawValues(int64_t index, const bsr::PatternScratch &scratch,
+  void drawValues(int64_t index, const sparse_opt::PatternScratch &scratch,
                   int64_t count) const;
 
   /// Fills these slots of buffer `values` with `bits`, repeated.
@@ -185,31 +185,32 @@ public:
 
   /// Fills the slots of the new blocks of `change`, the first of those that
   /// `scratch` has as freed, and the slots that it leaves over.
-  void resetSlots(int64_t pattern, const bsr::PatternChange &change,
-                  bsr::PatternScratch &scratch) const;
+  void resetSlots(int64_t pattern, const sparse_opt::PatternChange &change,
+                  sparse_opt::PatternScratch &scratch) const;
 
   const std::shared_ptr<const bsr_step>
       owner; // of `step`, which may be unloaded
   const bsr_step &step;
-  bsr::Device &device;
+  sparse_opt::Device &device;
   bsr_session *const source; // whose state this one shares, or null
   const bool trains;         // whether it trains the state of the source
   /// Of each buffer the one of `source` that it is, or -1.
   const std::vector<int64_t> shared;
   bsr_context context;
-  bsr::Memory area;            // of the device: what the step knows of
+  sparse_opt::Memory area;     // of the device: what the step knows of
   std::vector<void *> buffers; // in it
   void *arena;
   void *room = nullptr; // for updates of patterns; null on the host
   int64_t roomBytes;
-  std::unique_ptr<bsr::Program> program; // of a step for a GPU
-  bsr::Memory ownArea; // of the host: what the step does not know of
+  std::unique_ptr<sparse_opt::Program> program; // of a step for a GPU
+  sparse_opt::Memory ownArea; // of the host: what the step does not know of
   /// Index buffers as the host sees them, null for others: the buffers
   /// themselves, or copies of what `storeIndices` writes.
   std::vector<int32_t *> hostIndices;
-  mutable bsr::PatternScratch scratch;
-  mutable std::vector<bsr::PatternScratch> moreScratch; // of further threads
-  std::vector<bsr::PatternHistory> histories;           // of all patterns
+  mutable sparse_opt::PatternScratch scratch;
+  mutable std::vector<sparse_opt::PatternScratch>
+      moreScratch;                                   // of further threads
+  std::vector<sparse_opt::PatternHistory> histories; // of all patterns
   /// Of each pattern, on the host, for each stored block: does the update
   /// that is under way prune it?
   std::vector<uint8_t *> pruneFlags;
@@ -219,7 +220,7 @@ public:
   std::vector<bool> hasPattern; // whether each pattern was made or set
 
   // The copy that `bsr_session_snapshot` keeps.
-  bsr::Memory copyArea;
+  sparse_opt::Memory copyArea;
   std::vector<void *> copies; // of the carried buffers, in their order
   int64_t copiedSteps = 0;
   int64_t copiedVersion = 0;

@@ -7,7 +7,7 @@
 #include "base/Status.h"
 #include <algorithm>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 PatternIndices bsr_session::indices(int64_t pattern) const {
   auto at = [&](bsr_kind kind) {
@@ -105,7 +105,8 @@ void bsr_session::makePattern(int64_t index, int64_t blocks) {
   requireBlocks(pattern, blocks);
   if (pattern.isStatic)
     return;
-  bsr::makePattern(pattern, blocks, counters.seed, indices(index), scratch);
+  sparse_opt::makePattern(pattern, blocks, counters.seed, indices(index),
+                          scratch);
   zeroUnusedSlots(index);
   patternMade(index);
 }

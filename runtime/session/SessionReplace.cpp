@@ -9,7 +9,7 @@
 #include "pattern/OneThread.h"
 #include <cmath>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// Fails unless `count`, that of numbers which `name` names, is `expected`.
 static void requireCount(int64_t count, int64_t expected, const char *name,

@@ -5,7 +5,7 @@
 #include "Session.h"
 #include "base/Status.h"
 
-using namespace bsr;
+using namespace sparse_opt;
 
 void bsr_session::giveScores() const {
   // All are read before one is written: both arenas may be one.

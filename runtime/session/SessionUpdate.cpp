@@ -10,7 +10,7 @@
 #include <cmath>
 #include <mutex>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// Fails unless `rule` can be an update of pattern `index`.
 static void checkRule(const bsr_session &session, int64_t index,
@@ -43,7 +43,7 @@ void bsr_session::requireScores(const Pattern &pattern) const {
            "got a plain run, a restore, a load or another update since");
 }
 
-bool bsr::hasNaN(const float *data, int64_t size) {
+bool sparse_opt::hasNaN(const float *data, int64_t size) {
   bool found = false;
   for (int64_t i = 0; i < size; ++i)
     found |= data[i] != data[i];

@@ -6,7 +6,7 @@
 #include "base/Status.h"
 #include <algorithm>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// A buffer in words: "'w' of 8x4x4 f32".
 static std::string describe(const Buffer &buffer) {
@@ -75,8 +75,9 @@ static void requireSameTraining(const Manifest &step, const Manifest &source) {
          " weights, as the source has them, but got those of ", own.size());
 }
 
-std::vector<int64_t> bsr::findShared(const Manifest &step,
-                                     const Manifest *source, bool trains) {
+std::vector<int64_t> sparse_opt::findShared(const Manifest &step,
+                                            const Manifest *source,
+                                            bool trains) {
   std::vector<int64_t> shared(step.buffers.size(), -1);
   if (!source)
     return shared;

@@ -7,7 +7,7 @@
 
 #include "base/Manifest.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Of each buffer of `step` the buffer of `source`, a step with a state, that
 /// it is, or -1; all are -1 without a source. Fails where the step cannot share
@@ -15,6 +15,6 @@ namespace bsr {
 std::vector<int64_t> findShared(const Manifest &step, const Manifest *source,
                                 bool trains);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_SESSION_SHAREDSTATE_H

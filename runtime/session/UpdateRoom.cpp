@@ -5,18 +5,18 @@
 #include "UpdateRoom.h"
 #include <algorithm>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// Rooms that are no larger are not divided.
 static constexpr int64_t smallRoom = int64_t(32) << 20;
 
-int64_t bsr::tableBytes(const Pattern &pattern) {
+int64_t sparse_opt::tableBytes(const Pattern &pattern) {
   return int64_t(sizeof(UpdateRow) + sizeof(UpdateResult) +
                  pattern.values.size() * sizeof(FillRow));
 }
 
-void bsr::cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
-                  UpdateRow &row, RoomCursor &cursor) {
+void sparse_opt::cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
+                         UpdateRow &row, RoomCursor &cursor) {
   int64_t groups =
       UpdateRow::groupsOfRows(pattern.gridRows(), pattern.gridCols());
   int64_t marks = pattern.scores < 0 ? 0 : pattern.allBlocks() / 32 + 1;
@@ -30,16 +30,16 @@ void bsr::cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
   row.freed = cursor.cut(count, sizeof(uint32_t));
 }
 
-void bsr::cutFlags(int64_t blocks, UpdateRow &row, RoomCursor &cursor) {
+void sparse_opt::cutFlags(int64_t blocks, UpdateRow &row, RoomCursor &cursor) {
   row.flags = cursor.cut(UpdateRow::wordsOfFlags(blocks), sizeof(uint32_t));
 }
 
-void bsr::cutLists(int64_t count, UpdateRow &row, RoomCursor &cursor) {
+void sparse_opt::cutLists(int64_t count, UpdateRow &row, RoomCursor &cursor) {
   row.pruned = cursor.cut(count, sizeof(uint32_t));
   row.fresh = cursor.cut(count, sizeof(uint64_t));
 }
 
-int64_t bsr::roomForUpdate(const Pattern &pattern) {
+int64_t sparse_opt::roomForUpdate(const Pattern &pattern) {
   if (pattern.isStatic)
     return 0;
   RoomCursor cursor;
@@ -51,7 +51,7 @@ int64_t bsr::roomForUpdate(const Pattern &pattern) {
   return cursor.used;
 }
 
-int64_t bsr::roomForUpdates(const Manifest &manifest) {
+int64_t sparse_opt::roomForUpdates(const Manifest &manifest) {
   int64_t all = 0, most = 0;
   RoomCursor flags;
   for (const Pattern &pattern : manifest.patterns) {

@@ -9,7 +9,7 @@
 #include "device/Memory.h"
 #include "support/UpdateRow.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Cuts parts off a room, or only counts them.
 class RoomCursor {
@@ -52,6 +52,6 @@ int64_t roomForUpdate(const Pattern &pattern);
 /// groups that fit.
 int64_t roomForUpdates(const Manifest &manifest);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_SESSION_UPDATEROOM_H

@@ -9,7 +9,7 @@
 #include <exception>
 #include <omp.h>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Calls `body(i, scratch)` for each i below `size`, on several threads with a
 /// scratch each. Fails as the first i that does.
@@ -34,6 +34,6 @@ void forEachOnThreads(const bsr_session &session, int64_t size, Body body) {
     std::rethrow_exception(error);
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_SESSION_UPDATETHREADS_H

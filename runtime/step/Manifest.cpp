@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <set>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 static constexpr int64_t mostBytes = mostManifestBytes;
 static constexpr int64_t mostBlocks = int64_t(1) << 47;
@@ -21,8 +21,8 @@ const char *bsr_kind_name(bsr_kind kind) {
   return unsigned(kind) < std::size(bufferKinds) ? bufferKinds[kind] : "";
 }
 
-std::optional<InitRule> bsr::parseInitRule(std::string_view text,
-                                           bsr_type type) {
+std::optional<InitRule> sparse_opt::parseInitRule(std::string_view text,
+                                                  bsr_type type) {
   auto rule = parseInitRule(text);
   return rule && isInitRuleOf(*rule, elementType(type)) ? rule : std::nullopt;
 }
@@ -455,7 +455,7 @@ static void parseCode(const JsonObject &object, const char *text,
   manifest.interfaceHash = xxh64(rest.dump());
 }
 
-Manifest bsr::parseManifest(const char *text, const std::string &where) {
+Manifest sparse_opt::parseManifest(const char *text, const std::string &where) {
   Json json = parseJson(text, BSR_INVALID_STEP, where);
   checkManifest(json, BSR_INVALID_STEP, where);
   JsonObject object(json, BSR_INVALID_STEP, where);

@@ -103,7 +103,7 @@ static uint32_t avx10Version() {
   return known ? b & 0xff : 0;
 }
 
-bool bsr::hasFeature(const std::string &name) {
+bool sparse_opt::hasFeature(const std::string &name) {
   if (name == "avx10.1" || name == "avx10.2")
     return avx10Version() >= uint32_t(name.back() - '0');
   for (const Feature &feature : features)
@@ -113,5 +113,5 @@ bool bsr::hasFeature(const std::string &name) {
 }
 
 #else
-bool bsr::hasFeature(const std::string &) { return false; }
+bool sparse_opt::hasFeature(const std::string &) { return false; }
 #endif

@@ -7,12 +7,12 @@
 
 #include <string>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Whether this processor, and the system on it, has the feature that LLVM
 /// calls `name`. No feature that this does not know is there.
 bool hasFeature(const std::string &name);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_STEP_PROCESSOR_H

@@ -8,7 +8,7 @@
 #include <new>
 #include <vector>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 namespace {
 /// Memory of a thread, for one call at a time.

@@ -10,7 +10,7 @@
 #include "bsr/rows.h"
 #include <algorithm>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// To what functions want buffers aligned.
 inline constexpr size_t rowAlignment = 64;
@@ -89,6 +89,6 @@ void requireRows(const Kernel &kernel, void *const *addresses, int64_t rows) {
   }
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_STEP_ROWS_H

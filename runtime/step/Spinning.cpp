@@ -17,7 +17,7 @@ static bool isChosen() {
                      [](const char *name) { return std::getenv(name); });
 }
 
-void bsr::limitSpinning(void *library) {
+void sparse_opt::limitSpinning(void *library) {
   auto *set = reinterpret_cast<void (*)(const char *)>(
       dlsym(library, "kmp_set_defaults"));
   // Came with the unit.

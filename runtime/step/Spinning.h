@@ -5,7 +5,7 @@
 #ifndef BSR_RUNTIME_STEP_SPINNING_H
 #define BSR_RUNTIME_STEP_SPINNING_H
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Has the threads of the OpenMP runtime that the step in `library` (of dlopen)
 /// calls spin for less than a kernel takes, and then sleep.
@@ -17,6 +17,6 @@ namespace bsr {
 /// runtime does not know microseconds, as before LLVM 17.
 void limitSpinning(void *library);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_RUNTIME_STEP_SPINNING_H

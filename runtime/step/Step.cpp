@@ -16,11 +16,11 @@
 #include <elf.h>
 #include <string_view>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 static thread_local int64_t loaded = 0;
 
-int64_t bsr::stepsLoaded() { return loaded; }
+int64_t sparse_opt::stepsLoaded() { return loaded; }
 
 /// Reads `path`, and fails unless it is a whole ELF file. The dynamic loader
 /// maps a truncated library and dies of a bus error; so it is not shown one.

@@ -9,7 +9,7 @@
 #include "support/InitRule.h"
 #include <memory>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The rule `text`; nothing if it is none, or none for elements of `type`.
 std::optional<InitRule> parseInitRule(std::string_view text, bsr_type type);
@@ -20,13 +20,13 @@ Manifest parseManifest(const char *text, const std::string &where);
 /// How many steps this thread has loaded.
 int64_t stepsLoaded();
 
-} // namespace bsr
+} // namespace sparse_opt
 
 struct bsr_step {
   /// The caller's hold, until it unloads the step. Sessions have their own: the
   /// last one to let go unloads it.
   std::shared_ptr<bsr_step> self;
-  bsr::Manifest manifest;
+  sparse_opt::Manifest manifest;
   const char *manifestText;
   using Run = int32_t(bsr_context *context, void *const *buffers, void *arena);
   Run *run;

@@ -6,7 +6,7 @@
 #include "pattern/Pattern.h"
 #include <cstring>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// The most elements of a matrix.
 static constexpr int64_t mostElements = int64_t(1) << 36;

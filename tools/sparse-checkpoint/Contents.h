@@ -10,7 +10,7 @@
 #include <map>
 #include <set>
 
-namespace bsr {
+namespace sparse_opt {
 
 /// A matrix of which some blocks are stored.
 struct Matrix {
@@ -84,6 +84,6 @@ void forEachPiece(const Matrix &matrix, int64_t elementBytes, Visit visit) {
   });
 }
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_TOOLS_SPARSECHECKPOINT_CONTENTS_H

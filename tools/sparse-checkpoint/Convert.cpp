@@ -12,10 +12,10 @@
 #include <memory>
 #include <set>
 
-using namespace bsr;
+using namespace sparse_opt;
 
-void bsr::writeDense(const Contents &contents, bool patterns,
-                     const std::string &output) {
+void sparse_opt::writeDense(const Contents &contents, bool patterns,
+                            const std::string &output) {
   contents.requireCheckpoint();
   // Of what a file of no blocks stands for no disk has enough.
   constexpr int64_t leastLimit = int64_t(1) << 30, mostPerByte = 10000;
@@ -338,7 +338,8 @@ void Fit::write(const std::string &output) const {
                 (long long)manifest.patterns[i].allBlocks());
 }
 
-void bsr::writeFitted(const Contents &contents, const FitOptions &options,
-                      const std::string &output) {
+void sparse_opt::writeFitted(const Contents &contents,
+                             const FitOptions &options,
+                             const std::string &output) {
   Fit(contents, options).write(output);
 }

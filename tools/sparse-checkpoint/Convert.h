@@ -7,7 +7,7 @@
 
 #include "Contents.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 /// Writes every tensor of a checkpoint dense, values with zeros where no block
 /// is stored, to `output`; with `patterns`, all that makes it a checkpoint
@@ -31,6 +31,6 @@ struct FitOptions {
 void writeFitted(const Contents &contents, const FitOptions &options,
                  const std::string &output);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_TOOLS_SPARSECHECKPOINT_CONVERT_H

@@ -5,7 +5,7 @@
 #include "Describe.h"
 #include <cstdio>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// The most cells of a picture in a row and in a column, and its most pixels.
 static constexpr int64_t mostCells = 96;
@@ -42,7 +42,7 @@ static std::string describeConfiguration(const std::string &metadata) {
   return lines;
 }
 
-std::string bsr::describe(const Contents &contents) {
+std::string sparse_opt::describe(const Contents &contents) {
   contents.requireCheckpoint();
   auto text = [&](const char *key) { return contents.texts.at(key); };
   std::string lines = printable(contents.file.where()) + ": step " +
@@ -132,8 +132,8 @@ static std::string draw(const Matrix &matrix, int64_t &pixelHeight,
   return cells;
 }
 
-std::string bsr::drawPatterns(const Contents &contents,
-                              const std::vector<std::string> &names) {
+std::string sparse_opt::drawPatterns(const Contents &contents,
+                                     const std::vector<std::string> &names) {
   contents.requireCheckpoint();
   std::vector<const Matrix *> chosen;
   for (const std::string &name : names) {

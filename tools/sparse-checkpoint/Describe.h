@@ -7,7 +7,7 @@
 
 #include "Contents.h"
 
-namespace bsr {
+namespace sparse_opt {
 
 /// The state of the run, its configuration, and a line for each matrix.
 std::string describe(const Contents &contents);
@@ -18,6 +18,6 @@ std::string describe(const Contents &contents);
 std::string drawPatterns(const Contents &contents,
                          const std::vector<std::string> &names);
 
-} // namespace bsr
+} // namespace sparse_opt
 
 #endif // BSR_TOOLS_SPARSECHECKPOINT_DESCRIBE_H

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 static constexpr char usage[] =
     "Shows checkpoints, and converts them (docs/checkpoints.md).\n"

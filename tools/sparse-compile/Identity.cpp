@@ -33,7 +33,8 @@ Error mlir::bsr::completeManifest(Module &module, json::Object compiler,
   object["code"] = noHash;
 
   std::string complete = formatv("{0}", manifest).str();
-  if (std::string error = ::bsr::findManifestError(complete, "the manifest");
+  if (std::string error =
+          sparse_opt::findManifestError(complete, "the manifest");
       !error.empty())
     return createStringError(error);
   Constant *text = ConstantDataArray::getString(module.getContext(), complete);

@@ -25,8 +25,8 @@ llvm::json::Object mlir::bsr::getManifest(ModuleOp module) {
 static int64_t getBytes(const llvm::json::Object &buffer) {
   if (buffer.getInteger("arena_offset"))
     return 0;
-  int64_t bytes =
-      ::bsr::bytesOf(*::bsr::findElementType(buffer.getString("type")->str()));
+  int64_t bytes = sparse_opt::bytesOf(
+      *sparse_opt::findElementType(buffer.getString("type")->str()));
   for (const llvm::json::Value &extent : *buffer.getArray("shape"))
     bytes *= *extent.getAsInteger();
   return bytes;

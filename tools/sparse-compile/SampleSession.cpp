@@ -42,7 +42,7 @@ static const llvm::fltSemantics *getSemantics(bsr_type type) {
 /// The element `index` of `data`, as the step computes with it: without a sign
 /// of its own.
 static Number decode(bsr_type type, std::string_view data, size_t index) {
-  using ::bsr::ElementType;
+  using sparse_opt::ElementType;
   auto signless = ElementType(type);
   if (signless == ElementType::UI8)
     signless = ElementType::I8;
@@ -108,7 +108,7 @@ Error SampleSession::fill(int64_t index, const bsr_buffer_info &info,
   // that moments start as zeros says little.
   if (!rule.empty() && (!isFloat || rule != "zeros"))
     return Error::success();
-  ::bsr::RandomStream random(/*seed=*/1, "sample", info.name);
+  sparse_opt::RandomStream random(/*seed=*/1, "sample", info.name);
   int64_t size = bsr_type_bytes(info.type);
   std::vector<char> data(size_t(info.bytes));
   for (int64_t i = 0; i != info.elements; ++i) {

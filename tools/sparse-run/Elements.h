@@ -27,14 +27,16 @@ T getElement(std::string_view data, size_t index) {
 }
 
 /// What the program computes with for element `index` of `data`.
-inline Number getNumber(bsr::ElementType type, std::string_view data,
+inline Number getNumber(sparse_opt::ElementType type, std::string_view data,
                         size_t index) {
-  using bsr::ElementType;
+  using sparse_opt::ElementType;
   switch (type) {
   case ElementType::F16:
-    return fromReal(bsr::toDouble(getElement<bsr::Half>(data, index)));
+    return fromReal(
+        sparse_opt::toDouble(getElement<sparse_opt::Half>(data, index)));
   case ElementType::BF16:
-    return fromReal(bsr::toDouble(getElement<bsr::BFloat>(data, index)));
+    return fromReal(
+        sparse_opt::toDouble(getElement<sparse_opt::BFloat>(data, index)));
   case ElementType::F32:
     return fromReal(getElement<float>(data, index));
   case ElementType::F64:

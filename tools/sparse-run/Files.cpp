@@ -11,7 +11,7 @@
 
 #include <filesystem>
 
-using namespace bsr;
+using namespace sparse_opt;
 using namespace tools;
 namespace fs = std::filesystem;
 

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-using namespace bsr::train;
+using namespace sparse_opt::train;
 
 Agreement::Agreement(const Ranks &ranks, double minutes)
     : ranks(ranks), minutes(minutes) {}

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Whether a run ends after a step since a process was asked to, and whether a
 /// checkpoint is due since the last one was long ago.
@@ -45,6 +45,6 @@ private:
   int64_t steps = 0, next = 1; // since they asked; until they do
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_AGREEMENT_H

@@ -12,8 +12,8 @@
 #include <numeric>
 #include <optional>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 /// The stream of the orders of epochs; those of text are 0 to 2.
 static constexpr uint64_t orderStream = 3;

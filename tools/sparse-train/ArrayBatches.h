@@ -9,7 +9,7 @@
 #include "Batches.h"
 #include "Config.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Fills every batch buffer [B, ...] of a step with examples of the array that
 /// is called as the last word of its name, [N, ...]. Integers may be of another
@@ -49,6 +49,6 @@ private:
   std::vector<int64_t> order; // of that epoch
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_ARRAYBATCHES_H

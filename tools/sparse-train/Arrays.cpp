@@ -13,8 +13,8 @@
 #include <algorithm>
 #include <filesystem>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 namespace fs = std::filesystem;
 
 int64_t ExampleArray::bytesPerExample() const {

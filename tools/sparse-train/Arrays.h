@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// An array with an example in each place of its first dimension.
 struct ExampleArray {
@@ -57,6 +57,6 @@ private:
   int64_t train = 0, heldOut = 0;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_ARRAYS_H

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <map>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 /// The streams of random numbers.
 enum Stream : uint64_t { trainStream, heldOutStream };

@@ -11,7 +11,7 @@
 #include "Tokens.h"
 #include "support/Random.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Fills the batch buffers of a step, which it finds by the last word of their
 /// names:
@@ -90,6 +90,6 @@ private:
   std::vector<int32_t> chosen;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_BATCH_H

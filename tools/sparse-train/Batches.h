@@ -11,7 +11,7 @@
 
 #include <string_view>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Makes the batches of a run in the buffers of its session. Each is a function
 /// of the seed and its number.
@@ -52,6 +52,6 @@ const Buffer *findBatch(const Session &session, std::string_view word);
 void requireVocabulary(const Session &session, const Tokens &tokens,
                        const Config &config);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_BATCHES_H

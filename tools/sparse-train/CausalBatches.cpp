@@ -6,8 +6,8 @@
 #include "support/Error.h"
 #include "support/Random.h"
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 /// The stream of the places of sequences; that of masked text is 0.
 static constexpr uint64_t placeStream = 4;

@@ -9,7 +9,7 @@
 #include "Config.h"
 #include "Tokens.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Fills the batch buffers of a step, which it finds by the last word of their
 /// names:
@@ -41,6 +41,6 @@ private:
   std::vector<int32_t> madeIds, madeLabels;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_CAUSALBATCHES_H

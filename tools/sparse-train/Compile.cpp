@@ -20,8 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 namespace fs = std::filesystem;
 
 /// Becomes the program `arguments`, which ends when its parent, `parent`, does.

@@ -7,7 +7,7 @@
 
 #include "Config.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Returns the path of the compiled step of `config`. A step that is text is
 /// compiled for `target`, "cpu" or a GPU's chip, with `config.compileTool`
@@ -15,6 +15,6 @@ namespace bsr::train {
 /// this processor already.
 std::string compileStep(const Config &config, const std::string &target);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_COMPILE_H

@@ -8,8 +8,8 @@
 
 #include <functional>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 using Rule = KeyRule;
 using ConfigKey = Key<Config>;

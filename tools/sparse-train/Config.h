@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// A training run. The keys, their meaning and limits are in Config.cpp; the
 /// defaults are here.
@@ -105,6 +105,6 @@ std::vector<KeyValue> decidingValues(const Config &config);
 /// One line for every key: its meaning, values and default.
 std::string describeConfig();
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_CONFIG_H

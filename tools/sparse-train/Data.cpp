@@ -7,8 +7,8 @@
 #include "Batch.h"
 #include "CausalBatches.h"
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 Data Data::read(const Config &config) {
   Data data;

@@ -13,7 +13,7 @@
 #include <memory>
 #include <optional>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The token file or the arrays of a configuration.
 class Data {
@@ -37,6 +37,6 @@ private:
   std::optional<Arrays> arrays;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_DATA_H

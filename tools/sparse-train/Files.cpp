@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 [[noreturn]] static void refuseKind(const std::string &path,
                                     std::string_view what) {
@@ -41,11 +41,13 @@ static auto name(const std::string &path, std::string_view what,
 }
 
 std::string train::readFile(const std::string &path, std::string_view what) {
-  return name(path, what, "readable", [&] { return bsr::readFile(path); });
+  return name(path, what, "readable",
+              [&] { return sparse_opt::readFile(path); });
 }
 
 std::string train::readStream(const std::string &path, std::string_view what) {
-  return name(path, what, "readable", [&] { return bsr::readStream(path); });
+  return name(path, what, "readable",
+              [&] { return sparse_opt::readStream(path); });
 }
 
 InputLines::InputLines(const std::string &path, std::string_view what)

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Returns the contents of the file `path`; `what` names it in the error.
 std::string readFile(const std::string &path, std::string_view what);
@@ -91,6 +91,6 @@ private:
 /// number behind it where that is taken.
 std::string nameAside(const std::string &path, std::string_view word);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_FILES_H

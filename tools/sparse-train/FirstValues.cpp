@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 using Extents = std::vector<int64_t>;
 

@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// A safetensors file of dense arrays, by the names and in the shapes that the
 /// exported program has for its arguments. Of an argument that the compiler
@@ -42,6 +42,6 @@ private:
   const bsr_step *step;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_FIRSTVALUES_H

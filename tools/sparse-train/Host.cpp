@@ -14,8 +14,8 @@
 #include <thread>
 #include <unistd.h>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::ordered_json;
 
 /// What follows the colon in the first line of `path` that begins with `key`.

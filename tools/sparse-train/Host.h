@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The most memory that this process has held, in bytes.
 int64_t peakMemory();
@@ -20,6 +20,6 @@ std::string identifyProcessor();
 /// Time, host, system, processor, threads, and the versions of the program.
 nlohmann::ordered_json describeHost();
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_HOST_H

@@ -10,8 +10,8 @@
 #include <map>
 #include <optional>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::json;
 
 /// What the file is called in messages: "metrics" for "run/metrics.jsonl".

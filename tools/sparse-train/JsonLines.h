@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// A file of lines, each of which has a "step".
 class JsonLines {
@@ -40,6 +40,6 @@ private:
   OutputFile file;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_JSONLINES_H

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 std::string train::excerpt(const YAML::Node &node) {
   return excerpt(YAML::Dump(node));

@@ -9,13 +9,13 @@
 
 #include <yaml-cpp/yaml.h>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Reads a decimal integer; false if `text` is none. 010, which YAML takes for
 /// 8 and people for 10, is none.
 bool parseInteger(const std::string &text, int64_t &value);
 
-using bsr::excerpt;
+using sparse_opt::excerpt;
 /// The start of a value as YAML, for a message.
 std::string excerpt(const YAML::Node &node);
 
@@ -121,6 +121,6 @@ std::string describeKey(const Key<S> &key) {
       key.isText() && key.rule.choices.empty(), key.rule.required);
 }
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_KEYS_H

@@ -7,8 +7,8 @@
 
 #include <cstdio>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 Memory train::measureMemory(const Session &session, const Ranks &ranks) {
   Memory memory;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// What processes hold, in the order of their ranks, in bytes.
 struct Memory {
@@ -25,6 +25,6 @@ Memory measureMemory(const Session &session, const Ranks &ranks);
 /// A line about `memory`.
 std::string describe(const Memory &memory);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_MEMORY_H

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <set>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::ordered_json;
 
 namespace {

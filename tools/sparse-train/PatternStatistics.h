@@ -11,7 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Adds to `entry`, a line of the metrics, of each pattern under
 /// "weight_<what>" and of all under "<what>"
@@ -36,6 +36,6 @@ double storedShare(const Session &session, const Ranks &ranks,
                    const Place &place,
                    const std::vector<WeightShape> &allWeights);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_PATTERNSTATISTICS_H

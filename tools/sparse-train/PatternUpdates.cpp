@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <map>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 PatternUpdates::PatternUpdates(const bsr_sparsity *rules, int64_t steps,
                                const Session &session,

@@ -13,7 +13,7 @@
 #include <memory>
 #include <optional>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// What happens to the patterns of a session in a run of `steps` steps.
 class PatternUpdates {
@@ -78,6 +78,6 @@ private:
   std::vector<Weight> weights;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H

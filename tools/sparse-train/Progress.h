@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// "1:02:03" or "2:03".
 std::string formatTime(double seconds);
@@ -39,6 +39,6 @@ private:
   Clock::time_point drawn;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_PROGRESS_H

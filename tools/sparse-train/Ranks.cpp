@@ -14,8 +14,8 @@
 #include <cstdlib>
 #include <unistd.h>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 /// How many processes the environment says that there are: what the starters of
 /// Open MPI, MPICH and those like it, and Slurm set; 0 if it says nothing.

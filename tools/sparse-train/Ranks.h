@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 class Session;
 
@@ -82,6 +82,6 @@ private:
   std::unique_ptr<bsr_communicator, Release> communicator;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RANKS_H

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 /// The share of the peak that step `step` has.
 static double shareOfPeak(const Config &config, int64_t step) {

@@ -7,7 +7,7 @@
 
 #include "Config.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The learning rate of step `step`, counted from 0, of patterns that leave
 /// `sparsity` of the elements of their matrices out. With w = rate.warmup and
@@ -24,6 +24,6 @@ namespace bsr::train {
 /// "Towards structured dynamic sparse pre-training of BERT", equation 3).
 double learningRate(const Config &config, int64_t step, double sparsity);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RATE_H

@@ -18,8 +18,8 @@
 #include <iostream>
 #include <limits>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::ordered_json;
 
 /// Whether a key of such characters alone is YAML without quotes.

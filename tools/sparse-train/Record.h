@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Writes what a loop measures into the run folder `folder`, which holds no run
 /// yet, or, with steps `done`, one that goes on from there. Reads a JSON object
@@ -23,6 +23,6 @@ namespace bsr::train {
 /// such line.
 void record(const std::string &folder, int64_t done);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RECORD_H

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-using namespace bsr::train;
+using namespace sparse_opt::train;
 
 Results::Results(Session &session) : loss(session, session.findRole("loss")) {
   for (const Buffer &buffer : session.buffers())

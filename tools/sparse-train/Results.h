@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The results of a step that are a number: its loss, and "accuracy" for
 /// "metrics.accuracy".
@@ -35,6 +35,6 @@ private:
   std::map<std::string, Scalar> others;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RESULTS_H

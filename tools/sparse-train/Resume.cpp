@@ -12,8 +12,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 

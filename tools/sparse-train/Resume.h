@@ -11,7 +11,7 @@
 #include "RunFolder.h"
 #include "Session.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// What a checkpoint says of its run beside the state (JSON):
 ///
@@ -36,6 +36,6 @@ std::string loadNewest(Session &session, const RunFolder *folder,
 void requireSameRun(const Session &session, const std::string &checkpoint,
                     const Config &config, const Data &data, bool acceptChanges);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RESUME_H

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// See `train` for what the folder holds. Other files may lie in it: only what
 /// a run wrote, by its name, is ever removed or replaced.
@@ -74,6 +74,6 @@ private:
   int descriptor;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RUNFOLDER_H

@@ -5,8 +5,8 @@
 #include "Scalar.h"
 #include "support/Error.h"
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 Scalar::Scalar(Session &session, const Buffer *buffer)
     : session(session), buffer(buffer) {

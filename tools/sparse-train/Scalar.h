@@ -7,7 +7,7 @@
 
 #include "Session.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The one number of a scalar argument or result, of any type that a front end
 /// may choose for it.
@@ -60,6 +60,6 @@ private:
   const Buffer *buffer;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_SCALAR_H

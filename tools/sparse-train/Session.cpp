@@ -9,8 +9,8 @@
 #include <functional>
 #include <numeric>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 static void check(bsr_status status) {
   if (status != BSR_OK)

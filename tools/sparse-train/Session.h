@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// A buffer of the step.
 struct Buffer {
@@ -116,6 +116,6 @@ private:
   std::vector<std::map<int64_t, int64_t>> others;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_SESSION_H

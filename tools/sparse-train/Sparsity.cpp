@@ -8,8 +8,8 @@
 
 #include <cmath>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 static constexpr std::string_view prefix = "sparsity.";
 

@@ -19,7 +19,7 @@ class Emitter;
 class Node;
 } // namespace YAML
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Names of keys begin with "sparsity." here.
 class Sparsity {
@@ -69,6 +69,6 @@ private:
   std::shared_ptr<const bsr_sparsity> made;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_SPARSITY_H

@@ -14,8 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 /// The number that `config` gives the option `name` of the compiler; 1 if it
 /// gives none.

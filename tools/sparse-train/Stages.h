@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Rank r of a step in s stages has stage r % s, as one of several that have
 /// it, the replica r / s. Without stages the step is one.
@@ -51,6 +51,6 @@ Session openSession(const Config &config, const Ranks &ranks);
 int64_t countRuns(const Config &config, const Place &place,
                   const Session &session);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_STAGES_H

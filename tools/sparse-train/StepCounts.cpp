@@ -4,8 +4,8 @@
 #include "support/Error.h"
 #include <cstdio>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 Blocks train::countBlocks(const Session &session) {
   Blocks blocks;

@@ -8,7 +8,7 @@
 #include "PatternUpdates.h"
 #include "Session.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Blocks of all patterns: those that exist, and those that are stored.
 struct Blocks {
@@ -26,6 +26,6 @@ void describeWeights(const Session &session);
 /// Prints all of that, and which patterns stay as they begin.
 void describe(const Session &session, const PatternUpdates &updates);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_STEPCOUNTS_H

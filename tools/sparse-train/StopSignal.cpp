@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <ctime>
 
-using namespace bsr;
+using namespace sparse_opt;
 
 /// The first signal, and when it came, in nanoseconds.
 static std::atomic<int> received;

@@ -5,7 +5,7 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_STOPSIGNAL_H
 #define BSR_TOOLS_SPARSETRAIN_STOPSIGNAL_H
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// From now on a first SIGTERM, SIGINT or SIGHUP is remembered instead of
 /// ending the program, and a second one ends it: one that comes more than a
@@ -23,6 +23,6 @@ int stopSignal();
 /// What one of them is called.
 const char *nameOfStopSignal(int signal);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_STOPSIGNAL_H

@@ -10,8 +10,8 @@
 #include <cstdio>
 #include <optional>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::ordered_json;
 
 /// `value`, or null where there is none.

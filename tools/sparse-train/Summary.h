@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// All that the summary of a run is made of.
 struct Summary {
@@ -32,6 +32,6 @@ struct Summary {
   std::string describe() const;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_SUMMARY_H

@@ -16,8 +16,8 @@
 #include <limits>
 #include <unistd.h>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 namespace fs = std::filesystem;
 
 static constexpr char prefix[] = "events.out.tfevents.";

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Numbers by their names.
 using Scalars = std::vector<std::pair<std::string, double>>;
@@ -66,6 +66,6 @@ private:
 /// CRC-32C (Castagnoli) of `bytes`.
 uint32_t crc32c(std::string_view bytes);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H

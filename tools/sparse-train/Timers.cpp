@@ -11,8 +11,8 @@
 #include <set>
 #include <sstream>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 /// Kernels that are listed one by one.
 static constexpr size_t numKernels = 20;

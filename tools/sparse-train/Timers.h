@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Tables of what `step`, compiled with timers, took since it was loaded or its
 /// timers were reset: by kind of work, then the kernels that took the most.
@@ -49,6 +49,6 @@ private:
   double before[2] = {};
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TIMERS_H

@@ -18,8 +18,8 @@
 #include <set>
 #include <thread>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 namespace fs = std::filesystem;
 
 /// The most bytes of a document, and of the text a vocabulary is learnt on.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 struct TokenizeOptions {
   /// Files, and folders that are searched for files.
@@ -32,6 +32,6 @@ struct TokenizeOptions {
 /// line ends in the newline byte, every document in a separator.
 void tokenize(const TokenizeOptions &options);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TOKENIZE_H

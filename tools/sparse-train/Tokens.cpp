@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstring>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 namespace {
 /// The head of a token file, as it lies on disk.

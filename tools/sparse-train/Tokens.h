@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// What a token file says about its numbers.
 struct Vocabulary {
@@ -92,6 +92,6 @@ private:
   std::string contents;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TOKENS_H

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-using namespace bsr::train;
+using namespace sparse_opt::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 

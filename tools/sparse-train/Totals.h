@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// What a summary says of the lines of the metrics, those of a run of `steps`
 /// steps.
@@ -47,6 +47,6 @@ private:
   int64_t countedSteps = 0;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TOTALS_H

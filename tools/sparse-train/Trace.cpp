@@ -6,8 +6,8 @@
 #include "Files.h"
 #include "support/Error.h"
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 

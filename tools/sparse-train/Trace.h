@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// Records kernels and reductions of this process, in the format of Chrome's
 /// traces, which chrome://tracing and Perfetto show. Kernels are a row, "step",
@@ -42,6 +42,6 @@ private:
   nlohmann::ordered_json events = nlohmann::ordered_json::array();
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TRACE_H

@@ -11,8 +11,8 @@
 #include <limits>
 #include <set>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 

@@ -12,7 +12,7 @@
 
 #include <filesystem>
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// The numbers of a line of metrics by the names that TensorBoard has for them:
 /// those of one kind are together.
@@ -67,6 +67,6 @@ private:
   int64_t nextPicture = 0;
 };
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TRACKER_H

@@ -38,8 +38,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 

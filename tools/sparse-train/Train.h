@@ -8,7 +8,7 @@
 #include "Config.h"
 #include "Ranks.h"
 
-namespace bsr::train {
+namespace sparse_opt::train {
 
 /// What to do with a run folder that holds a run.
 enum class Existing {
@@ -47,6 +47,6 @@ int runTraining(const Config &config, Existing existing, bool timers,
 /// how long the second run took. No run folder is made, read or written.
 void runDry(const Config &config, const Ranks &ranks);
 
-} // namespace bsr::train
+} // namespace sparse_opt::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TRAIN_H

@@ -17,8 +17,8 @@
 #include <cstdio>
 #include <filesystem>
 
-using namespace bsr;
-using namespace bsr::train;
+using namespace sparse_opt;
+using namespace sparse_opt::train;
 
 static constexpr char usage[] =
     "Trains a compiled step with a sparsity schedule.\n"

@@ -13,6 +13,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Keys whose scores a work item has at a time, of as many queries as a
 /// register tile has lanes: 64 x 64 numbers, 16 KiB.
@@ -232,14 +233,14 @@ void ForwardEmitter::finish(AttentionPoint at, Running running) {
   }
 }
 
-SmallVector<MemRefType> bsr::getAttentionScratch(const Attention &attention,
+SmallVector<MemRefType> cpu::getAttentionScratch(const Attention &attention,
                                                  CPUTarget target) {
   if (isa<AttentionOp>(attention.op))
     return {};
   return getGradientScratch(attention, target);
 }
 
-void bsr::emitAttention(Emitter &e, const Attention &attention,
+void cpu::emitAttention(Emitter &e, const Attention &attention,
                         const DenseMap<Value, Value> &outputs,
                         const PatternViews &patterns, ValueRange scratch) {
   if (isa<AttentionOp>(attention.op))

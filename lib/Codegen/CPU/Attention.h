@@ -9,7 +9,7 @@
 #include "bsr/Codegen/Common/Blocks.h"
 #include "bsr/Dialect/Attention.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// The memory that the kernel of `attention` needs for itself: of a gradient,
 /// sums of the gradient of the queries.
@@ -22,6 +22,6 @@ void emitAttention(Emitter &e, const Attention &attention,
                    const DenseMap<Value, Value> &outputs,
                    const PatternViews &patterns, ValueRange scratch);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_ATTENTION_H

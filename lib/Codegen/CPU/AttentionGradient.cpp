@@ -15,6 +15,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Queries of a block, of as many keys as a register tile has lanes.
 static constexpr int64_t queryBlock = 64;
@@ -30,7 +31,7 @@ static bool isInPlace(const Attention &attention, CPUTarget target) {
          attention.getFeatures() % target.lanes == 0;
 }
 
-SmallVector<MemRefType> bsr::getGradientScratch(const Attention &attention,
+SmallVector<MemRefType> cpu::getGradientScratch(const Attention &attention,
                                                 CPUTarget target) {
   if (isInPlace(attention, target))
     return {};
@@ -358,7 +359,7 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count,
   addToQueries(at, count, next);
 }
 
-void bsr::emitAttentionGradient(Emitter &e, const Attention &attention,
+void cpu::emitAttentionGradient(Emitter &e, const Attention &attention,
                                 const DenseMap<Value, Value> &outputs,
                                 const PatternViews &patterns,
                                 ValueRange scratch) {

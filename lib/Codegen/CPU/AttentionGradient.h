@@ -9,7 +9,7 @@
 #include "bsr/Codegen/Common/Blocks.h"
 #include "bsr/Dialect/Attention.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// Memory for the sums of the gradient of all queries, where they can't be
 /// taken where it lies.
@@ -22,6 +22,6 @@ void emitAttentionGradient(Emitter &e, const Attention &attention,
                            const DenseMap<Value, Value> &outputs,
                            const PatternViews &patterns, ValueRange scratch);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_ATTENTIONGRADIENT_H

@@ -11,6 +11,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 int64_t AttentionTiles::getWidth(int64_t count) const {
   int64_t lanes = e.target.lanes;

@@ -10,7 +10,7 @@
 #include "bsr/Codegen/Common/Blocks.h"
 #include "bsr/Dialect/Attention.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// A point of an attention: positions along the batch dimensions, a query, a
 /// key and a feature, of keys or of values.
@@ -200,6 +200,6 @@ private:
                     LaneRun run) const;
 };
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_ATTENTIONTILES_H

@@ -10,6 +10,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Rows and columns of the matrix that a work item has at most, if blocks are
 /// not larger: what it reads of a round (a row of `a` is a KiB, a column of `b`
@@ -116,6 +117,6 @@ void ScoresEmitter::emitNorms(ArrayRef<Index> item, Value sums) {
   });
 }
 
-void bsr::emitBlockScores(Emitter &e, BlockScoresOp op, Value output) {
+void cpu::emitBlockScores(Emitter &e, BlockScoresOp op, Value output) {
   ScoresEmitter(e, op, output).emit();
 }

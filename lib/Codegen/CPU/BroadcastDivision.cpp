@@ -6,6 +6,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Columns of register tiles that rows are read for, at least, if it is worth
 /// to pack them first.

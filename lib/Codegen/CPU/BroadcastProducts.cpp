@@ -12,6 +12,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Steps of a reduction that a register tile takes in a row.
 static constexpr int64_t unrollFactor = 4;
@@ -480,7 +481,7 @@ void BroadcastProduct::emit() {
   }
 }
 
-void bsr::emitBroadcastProduct(Emitter &e, const Contraction &c, Value output,
+void cpu::emitBroadcastProduct(Emitter &e, const Contraction &c, Value output,
                                Epilogue epilogue) {
   BroadcastProduct(e, c, output, epilogue).emit();
 }

@@ -9,7 +9,7 @@
 #include "Contractions.h"
 #include "PairProducts.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// Emits the loops of one product. A column is a panel of lanes, at a point of
 /// the parallel loops of the operand of the vectors. A work item has a block of
@@ -126,6 +126,6 @@ private:
   int64_t numSummands, unroll;
 };
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_LIB_CODEGEN_CPU_BROADCASTPRODUCTS_H

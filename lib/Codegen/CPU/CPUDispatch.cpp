@@ -13,6 +13,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 namespace {
 struct Model : TargetAttrInterface::ExternalModel<Model, CPUAttr> {
@@ -24,7 +25,7 @@ struct Model : TargetAttrInterface::ExternalModel<Model, CPUAttr> {
     return costs;
   }
   bool acceptsEpilogue(Attribute, Operation *op) const {
-    return bsr::acceptsEpilogue(op);
+    return cpu::acceptsEpilogue(op);
   }
   bool hasAttention(Attribute, Operation *) const { return true; }
   bool wantsTokensLast(Attribute) const { return true; }
@@ -34,15 +35,15 @@ struct KernelModel
     : KernelTargetAttrInterface::ExternalModel<KernelModel, CPUAttr> {
   int64_t getPanel(Attribute attr) const { return get(attr).panel(); }
   RankedTensorType getPanelType(Attribute attr, RankedTensorType tensor) const {
-    return bsr::getPanelType(tensor, getPanel(attr));
+    return cpu::getPanelType(tensor, getPanel(attr));
   }
   std::optional<View> getWalkedView(Attribute attr, Operation *op) const {
-    return bsr::getWalkedView(op, get(attr));
+    return cpu::getWalkedView(op, get(attr));
   }
   SmallVector<MemRefType> getScratch(Attribute attr,
                                      const ClusterPlan &plan) const {
     if (plan.chain)
-      return bsr::getScratch(*plan.chain, get(attr));
+      return cpu::getScratch(*plan.chain, get(attr));
     SmallVector<MemRefType> types;
     for (Operation *root : plan.roots) {
       if (std::optional<Attention> attention = getAttention(root))

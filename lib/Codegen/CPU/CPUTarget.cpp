@@ -6,18 +6,19 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
-bsr::CPUTarget::CPUTarget(CPUAttr attr)
+cpu::CPUTarget::CPUTarget(CPUAttr attr)
     : lanes(attr.getVectorBits() / 32), count(attr.getNumRegisters()),
       firstCache(attr.getL1Bytes()), secondCache(attr.getL2Bytes()),
       hasPairDots(attr.getBf16Dots() != PairDots::None && lanes >= 4 &&
                   lanes <= 16) {}
 
-CPUTarget bsr::getCPUTarget(Operation *op) {
+CPUTarget cpu::getCPUTarget(Operation *op) {
   return CPUTarget(cast<CPUAttr>(getTarget(op)));
 }
 
-RankedTensorType bsr::getPanelType(RankedTensorType tensor, int64_t panel) {
+RankedTensorType cpu::getPanelType(RankedTensorType tensor, int64_t panel) {
   // A way of a first-level cache, and the quarter of it that a block may take.
   constexpr int64_t way = 4096, share = way / 4;
   ArrayRef<int64_t> shape = tensor.getShape();

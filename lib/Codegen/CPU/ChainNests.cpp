@@ -12,6 +12,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Emits `body` for every point of `extents` and every piece of `extent` lanes:
 /// the point with the number of the piece, and the lanes. Pieces of `size`
@@ -65,7 +66,7 @@ static SmallVector<OpResult> getTotals(const Chain::Nest &nest) {
   return totals;
 }
 
-SmallVector<MemRefType> bsr::getScratch(const Chain &chain, CPUTarget target) {
+SmallVector<MemRefType> cpu::getScratch(const Chain &chain, CPUTarget target) {
   SmallVector<MemRefType> types;
   for (const Chain::Nest &nest : chain.getNests()) {
     for (OpResult total : getTotals(nest)) {
@@ -316,7 +317,7 @@ void ChainEmitter::emit(const PatternViews &patterns) {
     emitTotals(nest);
 }
 
-void bsr::emitChain(Emitter &emitter, const Chain &chain,
+void cpu::emitChain(Emitter &emitter, const Chain &chain,
                     const DenseMap<Value, Value> &outputs,
                     const PatternViews &patterns, ValueRange scratch) {
   ChainEmitter(emitter, chain, outputs, scratch).emit(patterns);

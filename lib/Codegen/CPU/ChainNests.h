@@ -8,7 +8,7 @@
 #include "bsr/Analysis/Chain.h"
 #include "bsr/Codegen/CPU/Kernels.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// The types of the buffers that the totals of `chain` and its product need.
 SmallVector<MemRefType> getScratch(const Chain &chain, CPUTarget target);
@@ -19,6 +19,6 @@ void emitChain(Emitter &emitter, const Chain &chain,
                const DenseMap<Value, Value> &outputs,
                const PatternViews &patterns, ValueRange scratch);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_LIB_CODEGEN_CPU_CHAINNESTS_H

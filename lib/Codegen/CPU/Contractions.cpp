@@ -11,6 +11,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Summands of a tile of sums across lanes, so that its rows stay in the
 /// first-level cache: 6 rows of 4 KiB.
@@ -135,7 +136,7 @@ void Contraction::transpose(int64_t size) {
   col.reset();
 }
 
-void bsr::forPoints(Emitter &e, const Contraction &contraction,
+void cpu::forPoints(Emitter &e, const Contraction &contraction,
                     ArrayRef<unsigned> dims, ArrayRef<Index> at,
                     llvm::function_ref<void(ArrayRef<Index>)> body) {
   e.nest(contraction.getExtents(dims), {},
@@ -270,7 +271,7 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
   }
 }
 
-bool bsr::acceptsEpilogue(Operation *op) {
+bool cpu::acceptsEpilogue(Operation *op) {
   if (auto spmm = dyn_cast<SpMMOp>(op))
     return spmm.getNumBatchDims() == 0 &&
            Activations(spmm.getY().getType().getShape(), spmm.getFeatureDim())
@@ -284,7 +285,7 @@ bool bsr::acceptsEpilogue(Operation *op) {
              getAffineDimExpr(product->lanes, op->getContext());
 }
 
-bool bsr::emitContraction(Emitter &e, linalg::GenericOp op,
+bool cpu::emitContraction(Emitter &e, linalg::GenericOp op,
                           const DenseMap<Value, Value> &outputs,
                           Epilogue epilogue) {
   std::optional<Contraction> contraction = Contraction::match(op);

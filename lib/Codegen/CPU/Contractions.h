@@ -7,7 +7,7 @@
 
 #include "bsr/Codegen/CPU/Kernels.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// A product `c[m..., n...] += a[m..., k...] * b[n..., k...]`, with batch
 /// dimensions in all three, and how its loops are run. With `dot`, lanes run
@@ -75,6 +75,6 @@ void forPoints(Emitter &e, const Contraction &contraction,
 void emitBroadcastProduct(Emitter &e, const Contraction &contraction,
                           Value output, Epilogue epilogue);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_CONTRACTIONS_H

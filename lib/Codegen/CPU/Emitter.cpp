@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 void Emitter::forLanes(Value low, int64_t extent, int64_t lanes,
                        llvm::function_ref<void(Index)> body) {

@@ -11,6 +11,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// How many bytes of rows lie between those that are prefetched and those that
 /// are read, and how many blocks at most, or rows if these are more: measured
@@ -517,7 +518,7 @@ void SpMMEmitter::emit() {
     });
 }
 
-void bsr::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
+void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
                            const PatternViews &patterns, Epilogue epilogue) {
   SpMMEmitter(e, op, output, patterns, epilogue).emit();
 }

@@ -7,7 +7,7 @@
 
 #include "AttentionTiles.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// A work item is a point along the batch dimensions that no gradient is summed
 /// up over: it goes through those that the bias lacks, for each through blocks
@@ -78,6 +78,6 @@ private:
   LaneRows probabilities, gradients, queryMemory, dyMemory;
 };
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_LIB_CODEGEN_CPU_GRADIENTEMITTER_H

@@ -12,6 +12,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Adds to `memory`, a row for each key of what `result` will be, the products
 /// of `factors`, of a query and a key each, and the features of the queries in

@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// `lane` as the first of `size` lanes of a vector.
 static Index asVector(Index lane, int64_t size) {

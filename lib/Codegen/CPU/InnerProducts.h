@@ -8,7 +8,7 @@
 #include "PairProducts.h"
 #include "TokenRounds.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// Register tiles of `sum_t streamed[t, i] stationary[t, j]`: vectors along
 /// tokens, whose lanes are added up at last. A strip, if there is one, holds
@@ -51,6 +51,6 @@ private:
   Index firstFeature;
 };
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_INNERPRODUCTS_H

@@ -15,6 +15,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Work items above which loops are kept inside of them.
 static constexpr int64_t maxItems = 64;
@@ -259,7 +260,7 @@ static void readSquare(Emitter &e, OpOperand *operand, ArrayRef<Index> point,
   }
 }
 
-void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
+void cpu::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
                         const DenseMap<Value, Value> &outputs) {
   auto first = cast<linalg::GenericOp>(roots.front());
   SmallVector<int64_t> ranges = first.getStaticLoopRanges();
@@ -328,7 +329,7 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
   });
 }
 
-void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
+void cpu::emitReduction(Emitter &e, linalg::GenericOp op,
                         const DenseMap<Value, Value> &outputs) {
   SmallVector<int64_t> ranges = op.getStaticLoopRanges();
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
@@ -412,7 +413,7 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
   });
 }
 
-void bsr::emitNest(Emitter &e, ArrayRef<Operation *> roots,
+void cpu::emitNest(Emitter &e, ArrayRef<Operation *> roots,
                    const DenseMap<Value, Value> &outputs,
                    const PatternViews &patterns) {
   Operation *op = roots.front();

@@ -12,8 +12,9 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
-Value bsr::combineLanes(Emitter &e, OpResult sum, Value value) {
+Value cpu::combineLanes(Emitter &e, OpResult sum, Value value) {
   if (!isa<VectorType>(value.getType()))
     return value;
   Operation *combiner = bsr::getCombiner(
@@ -23,7 +24,7 @@ Value bsr::combineLanes(Emitter &e, OpResult sum, Value value) {
                                      value, arith::FastMathFlags::none);
 }
 
-SmallVector<Value> bsr::emitSums(
+SmallVector<Value> cpu::emitSums(
     Emitter &e, ArrayRef<int64_t> extents, int64_t width,
     ArrayRef<OpResult> sums, SmallVector<Value> totals,
     llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> step) {

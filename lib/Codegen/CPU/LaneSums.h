@@ -8,7 +8,7 @@
 #include "bsr/Codegen/CPU/Emitter.h"
 #include "bsr/Codegen/Common/Combine.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// The lanes of `value`, combined.
 Value combineLanes(Emitter &e, OpResult sum, Value value);
@@ -21,6 +21,6 @@ SmallVector<Value> emitSums(
     ArrayRef<OpResult> sums, SmallVector<Value> totals,
     llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> step);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_LIB_CODEGEN_CPU_LANESUMS_H

@@ -8,6 +8,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 int64_t OuterProducts::getCols(int64_t extent, CPUTarget target) {
   int64_t lanes = target.lanes;

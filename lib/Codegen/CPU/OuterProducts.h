@@ -7,7 +7,7 @@
 
 #include "TokenRounds.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// Lines of tokens between one that is read and the one that is prefetched
 /// then: the next line of a row is a panel away, where no processor expects it.
@@ -50,6 +50,6 @@ private:
   Value strip;
 };
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_OUTERPRODUCTS_H

@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Within how many bf16 an unpack instruction works: 16 bytes.
 static constexpr int64_t group = 8;
@@ -22,14 +23,14 @@ static int64_t getDotLanes(const CPUTarget &target, int64_t width) {
   return std::min<int64_t>({target.lanes, width, 16});
 }
 
-bool bsr::arePaired(const CPUTarget &target, Value a, Value b, Type sumType) {
+bool cpu::arePaired(const CPUTarget &target, Value a, Value b, Type sumType) {
   auto isBF16 = [](Value tensor) {
     return getElementTypeOrSelf(tensor.getType()).isBF16();
   };
   return target.hasPairDots && sumType.isF32() && isBF16(a) && isBF16(b);
 }
 
-bool bsr::canZip(const CPUTarget &target, int64_t width) {
+bool cpu::canZip(const CPUTarget &target, int64_t width) {
   return target.hasPairDots && width >= 4;
 }
 
@@ -51,7 +52,7 @@ static SmallVector<int64_t> getTokens(const CPUTarget &target, int64_t width) {
   });
 }
 
-SmallVector<Value> bsr::zip(Emitter &e, Value x, Value y) {
+SmallVector<Value> cpu::zip(Emitter &e, Value x, Value y) {
   int64_t width = getLanes(x);
   int64_t dotLanes = getDotLanes(e.target, width);
   SmallVector<int64_t> tokens = getTokens(e.target, width);
@@ -65,12 +66,12 @@ SmallVector<Value> bsr::zip(Emitter &e, Value x, Value y) {
   return pairs;
 }
 
-Value bsr::inOrderOfZip(Emitter &e, Value sums) {
+Value cpu::inOrderOfZip(Emitter &e, Value sums) {
   SmallVector<int64_t> mask = getTokens(e.target, getLanes(sums));
   return vector::ShuffleOp::create(e.b, e.loc, sums, sums, mask);
 }
 
-Value bsr::unzip(Emitter &e, Value sums) {
+Value cpu::unzip(Emitter &e, Value sums) {
   SmallVector<int64_t> mask(getLanes(sums));
   for (auto [lane, token] :
        llvm::enumerate(getTokens(e.target, getLanes(sums))))
@@ -78,11 +79,11 @@ Value bsr::unzip(Emitter &e, Value sums) {
   return vector::ShuffleOp::create(e.b, e.loc, sums, sums, mask);
 }
 
-Value bsr::addNeighbours(Emitter &e, Value a, Value b, Value sums) {
+Value cpu::addNeighbours(Emitter &e, Value a, Value b, Value sums) {
   return x86vector::DotBF16Op::create(e.b, e.loc, sums.getType(), sums, a, b);
 }
 
-Value bsr::addPairs(Emitter &e, ArrayRef<Value> pairs, Value pair, Value sums) {
+Value cpu::addPairs(Emitter &e, ArrayRef<Value> pairs, Value pair, Value sums) {
   int64_t dotLanes = getLanes(pairs.front()) / 2;
   Type i32 = e.b.getI32Type();
   Value word = vector::ExtractOp::create(

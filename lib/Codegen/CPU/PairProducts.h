@@ -8,7 +8,7 @@
 
 #include "bsr/Codegen/CPU/Emitter.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// Whether products of elements of the tensors `a` and `b` are added up in
 /// pairs, in sums of `sumType`.
@@ -38,6 +38,6 @@ Value addPairs(Emitter &e, ArrayRef<Value> pairs, Value pair, Value sums);
 /// vectors of twice as many bf16.
 Value addNeighbours(Emitter &e, Value a, Value b, Value sums);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_PAIRPRODUCTS_H

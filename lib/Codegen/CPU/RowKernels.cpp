@@ -10,6 +10,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// As many work items are enough: each loops over the dimensions that follow.
 static constexpr int64_t enoughItems = 64;
@@ -37,7 +38,7 @@ struct ItemEmitter : Emitter {
 };
 } // namespace
 
-SmallVector<MemRefType> bsr::getLinkMemory(Operation *root) {
+SmallVector<MemRefType> cpu::getLinkMemory(Operation *root) {
   if (auto op = dyn_cast<ScatterRowsOp>(root))
     return {RowTokens::getType(op.getIndices(), op.getNumRows())};
   if (auto op = dyn_cast<ScoreRowsOp>(root))
@@ -45,7 +46,7 @@ SmallVector<MemRefType> bsr::getLinkMemory(Operation *root) {
   return {};
 }
 
-bool bsr::emitRows(Emitter &emitter, Operation *root, Value output,
+bool cpu::emitRows(Emitter &emitter, Operation *root, Value output,
                    const PatternViews &patterns, ValueRange scratch) {
   ItemEmitter e(emitter);
   auto link = [&](auto op) {

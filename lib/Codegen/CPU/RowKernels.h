@@ -8,7 +8,7 @@
 #include "bsr/Codegen/CPU/Emitter.h"
 #include "bsr/Codegen/Common/Blocks.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// The memory for the lists of tokens that `root` goes through, if it sums rows
 /// by index.
@@ -19,6 +19,6 @@ SmallVector<MemRefType> getLinkMemory(Operation *root);
 bool emitRows(Emitter &e, Operation *root, Value output,
               const PatternViews &patterns, ValueRange scratch);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_ROWKERNELS_H

@@ -12,6 +12,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Features of a strip of inner products, at most; and where each block has one
 /// streamed feature, so that the strip is all that it shares.
@@ -30,7 +31,7 @@ static bool isColumn(PatternType pattern) {
 /// The operand with fewer features is streamed again and again, line by line:
 /// it stays in the nearer cache. Of a block of one row or column that one is,
 /// since the other features serve all blocks of a line.
-View bsr::getWalkedView(SDDMMOp op) {
+View cpu::getWalkedView(SDDMMOp op) {
   PatternType pattern = op.getPattern().getType();
   if (isColumn(pattern))
     return View::Rows;
@@ -79,7 +80,7 @@ public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns)
       : Tiling(op, e.target), e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), bsr::getWalkedView(op)})) {
+        view(patterns.at({op.getPattern(), cpu::getWalkedView(op)})) {
     if (isColumn(op.getPattern().getType()))
       this->output = transposeBlocks(output);
   }
@@ -116,11 +117,11 @@ private:
 Tiling::Tiling(SDDMMOp op, CPUTarget target)
     : a(op.getA()), b(op.getB()),
       tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())),
-      alongRows(bsr::getWalkedView(op) == View::Rows) {
+      alongRows(cpu::getWalkedView(op) == View::Rows) {
   PatternType pattern = op.getPattern().getType();
   blockRows = pattern.getBlockRows();
   blockCols = pattern.getBlockCols();
-  lines = pattern.getNumLines(bsr::getWalkedView(op));
+  lines = pattern.getNumLines(cpu::getWalkedView(op));
   parts = getParts(lines, 1);
   if (isColumn(pattern)) {
     std::swap(a, b);
@@ -349,7 +350,7 @@ void SDDMMEmitter::emit() {
   });
 }
 
-void bsr::emitSDDMM(Emitter &e, SDDMMOp op, Value output,
+void cpu::emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                     const PatternViews &patterns) {
   SDDMMEmitter(e, op, output, patterns).emit();
 }

@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Features of a block that are read, at least: a row of sums is read and
 /// written for as many. And panels of tokens, which are work items.
@@ -17,7 +18,7 @@ static constexpr int64_t minRows = 4, minPanels = 16;
 /// prefetched: values lie anywhere in the third-level cache.
 static constexpr int64_t ahead = 16;
 
-bool bsr::isScattered(SpMMOp op, CPUTarget target) {
+bool cpu::isScattered(SpMMOp op, CPUTarget target) {
   PatternType pattern = op.getPattern().getType();
   View read = getView(op.getTranspose());
   Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
@@ -156,7 +157,7 @@ void ScatterEmitter::emit() {
   });
 }
 
-void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
+void cpu::emitSpMM(Emitter &e, SpMMOp op, Value output,
                    const PatternViews &patterns, Epilogue epilogue) {
   if (isScattered(op, e.target))
     ScatterEmitter(e, op, output, patterns, epilogue).emit();

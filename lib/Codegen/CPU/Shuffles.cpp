@@ -11,6 +11,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 Value Emitter::sumLanes(Value value) {
   if (!isa<VectorType>(value.getType()))

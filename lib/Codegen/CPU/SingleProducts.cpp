@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Lines of a run that are taken at once, and their weights in a step.
 static constexpr int64_t togetherLines = 3, togetherWeights = 4;
@@ -181,13 +182,13 @@ void SingleEmitter::emit() {
   });
 }
 
-SmallVector<MemRefType> bsr::getOrderMemory(Operation *product,
+SmallVector<MemRefType> cpu::getOrderMemory(Operation *product,
                                             CPUTarget target) {
   std::optional<WeightOrder> order = WeightOrder::match(product, target);
   return order ? order->getScratch() : SmallVector<MemRefType>();
 }
 
-void bsr::emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
+void cpu::emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
                           const PatternViews &patterns, ValueRange scratch,
                           Epilogue epilogue) {
   WeightOrder order = *WeightOrder::match(op, e.target);
@@ -196,7 +197,7 @@ void bsr::emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
   SingleEmitter(e, op, output, order, epilogue).emit();
 }
 
-void bsr::emitOrdered(Emitter &e, Operation *product, Value output,
+void cpu::emitOrdered(Emitter &e, Operation *product, Value output,
                       const PatternViews &patterns, ValueRange scratch) {
   if (auto op = dyn_cast<SpMMOp>(product))
     emitOrderedSpMM(e, op, output, patterns, scratch);

@@ -7,7 +7,7 @@
 
 #include "SparseKernels.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// The memory that the kernel of `product` puts single weights in order in;
 /// none if it is no product that does so.
@@ -23,6 +23,6 @@ void emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
 void emitOrderedSDDMM(Emitter &e, SDDMMOp op, Value output,
                       const PatternViews &patterns, ValueRange scratch);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H

@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Weights of a line whose lanes are summed up together.
 static constexpr int64_t togetherWeights = 4;
@@ -181,7 +182,7 @@ void SampleEmitter::emit() {
   });
 }
 
-void bsr::emitOrderedSDDMM(Emitter &e, SDDMMOp op, Value output,
+void cpu::emitOrderedSDDMM(Emitter &e, SDDMMOp op, Value output,
                            const PatternViews &patterns, ValueRange scratch) {
   WeightOrder order = *WeightOrder::match(op, e.target);
   const PatternView &view =

@@ -13,8 +13,9 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
-void bsr::forLines(Emitter &e, const PatternView &view, int64_t lines,
+void cpu::forLines(Emitter &e, const PatternView &view, int64_t lines,
                    int64_t parts, Index part,
                    llvm::function_ref<void(Index)> body) {
   if (parts == lines)
@@ -57,7 +58,7 @@ void bsr::forLines(Emitter &e, const PatternView &view, int64_t lines,
   });
 }
 
-int64_t bsr::getParts(int64_t lines, int64_t others) {
+int64_t cpu::getParts(int64_t lines, int64_t others) {
   return std::min<int64_t>(lines, llvm::divideCeil(minItems, others));
 }
 
@@ -252,7 +253,7 @@ static void emitBatch(Emitter &e, OpTy op, ArrayRef<Value> batched,
   });
 }
 
-std::optional<View> bsr::getWalkedView(Operation *op, CPUTarget target) {
+std::optional<View> cpu::getWalkedView(Operation *op, CPUTarget target) {
   if (auto sddmm = dyn_cast<SDDMMOp>(op))
     return getWalkedView(sddmm);
   auto spmm = dyn_cast<SpMMOp>(op);
@@ -260,7 +261,7 @@ std::optional<View> bsr::getWalkedView(Operation *op, CPUTarget target) {
   return spmm && isScattered(spmm, target) ? getOther(*lines) : lines;
 }
 
-void bsr::emitSparse(Emitter &e, Operation *op, Value output,
+void cpu::emitSparse(Emitter &e, Operation *op, Value output,
                      const PatternViews &patterns) {
   TypeSwitch<Operation *>(op)
       .Case([&](SpMMOp op) {

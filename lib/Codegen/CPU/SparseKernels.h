@@ -8,7 +8,7 @@
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Dialect/BSR.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// Where the dimensions of activations are: features at `featureDim`, lanes
 /// last if that leaves a dimension for them (`bsr-layout` sees to it; without
@@ -64,6 +64,6 @@ void emitSampleVec(Emitter &e, SampleVecOp op, Value output,
 void emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
                    const PatternViews &patterns);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_SPARSEKERNELS_H

@@ -7,8 +7,9 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
-SmallVector<Tiles, 2> bsr::tileWithRemainder(int64_t extent, int64_t size) {
+SmallVector<Tiles, 2> cpu::tileWithRemainder(int64_t extent, int64_t size) {
   SmallVector<Tiles, 2> result;
   if (extent / size)
     result.push_back({0, size, extent / size});
@@ -17,7 +18,7 @@ SmallVector<Tiles, 2> bsr::tileWithRemainder(int64_t extent, int64_t size) {
   return result;
 }
 
-SmallVector<Tiles, 4> bsr::getVectors(int64_t extent, int64_t width) {
+SmallVector<Tiles, 4> cpu::getVectors(int64_t extent, int64_t width) {
   SmallVector<Tiles, 4> result;
   for (int64_t size = width, done = 0; size; size /= 2) {
     int64_t count = (extent - done) / size;
@@ -28,7 +29,7 @@ SmallVector<Tiles, 4> bsr::getVectors(int64_t extent, int64_t width) {
   return result;
 }
 
-SmallVector<Tiles, 2> bsr::tileEvenly(int64_t extent, int64_t limit) {
+SmallVector<Tiles, 2> cpu::tileEvenly(int64_t extent, int64_t limit) {
   int64_t count = llvm::divideCeil(extent, limit);
   int64_t size = extent / count, larger = extent % count;
   SmallVector<Tiles, 2> result;
@@ -38,7 +39,7 @@ SmallVector<Tiles, 2> bsr::tileEvenly(int64_t extent, int64_t limit) {
   return result;
 }
 
-int64_t bsr::getDivisor(int64_t extent, int64_t limit) {
+int64_t cpu::getDivisor(int64_t extent, int64_t limit) {
   limit = std::min(limit, extent);
   while (extent % limit)
     --limit;

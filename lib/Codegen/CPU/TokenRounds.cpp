@@ -7,6 +7,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 void TokenRounds::divide(int64_t limit, int64_t panel) {
   int64_t taken = activations.tokens;
@@ -56,7 +57,7 @@ SmallVector<Value> TokenRounds::forRuns(
   });
 }
 
-Value bsr::addToStored(Emitter &e, Value sum, Value memref,
+Value cpu::addToStored(Emitter &e, Value sum, Value memref,
                        ArrayRef<Index> place, const Round &round) {
   Type type = cast<MemRefType>(memref.getType()).getElementType();
   sum = e.convert(sum, type);
@@ -69,7 +70,7 @@ Value bsr::addToStored(Emitter &e, Value sum, Value memref,
   return arith::AddFOp::create(e.b, e.loc, old, sum);
 }
 
-void bsr::storeSum(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
+void cpu::storeSum(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
                    const Round &round) {
   e.store(addToStored(e, sum, memref, place, round), memref, place);
 }

@@ -7,7 +7,7 @@
 
 #include "SparseKernels.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// A round: where the loops over rounds are, and whether it is the first, which
 /// writes the sums that the others add to (null: the only one).
@@ -59,6 +59,6 @@ Value addToStored(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
 void storeSum(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
               const Round &round);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_TOKENROUNDS_H

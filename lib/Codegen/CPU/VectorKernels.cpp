@@ -9,6 +9,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Calls `body` for every line of `view` at every point of `batch`, a share of
 /// the lines of one point in a work item.
@@ -33,7 +34,7 @@ static SmallVector<Index> addBatch(ArrayRef<Index> batch,
 }
 
 /// A work item is some block rows: it writes the slots of their blocks.
-void bsr::emitSampleVec(Emitter &e, SampleVecOp op, Value output,
+void cpu::emitSampleVec(Emitter &e, SampleVecOp op, Value output,
                         const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   const PatternView &view = patterns.at({op.getPattern(), View::Rows});
@@ -71,7 +72,7 @@ static Value combineLanes(Emitter &e, ReduceVecOp op, Value value) {
 
 /// A work item is some lines of blocks, and sums them in their order: columns
 /// in lanes of their own, rows in lanes that are summed last.
-void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
+void cpu::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
                         const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   bool alongCols = op.getDim() == 1;

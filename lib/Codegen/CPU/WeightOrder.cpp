@@ -11,6 +11,7 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
 
 /// Vectors of tokens that a weight is multiplied by at once.
 static constexpr int64_t weightVectors = 4;
@@ -47,7 +48,7 @@ std::optional<WeightOrder> WeightOrder::match(Operation *op, CPUTarget target) {
       !llvm::all_of(op->getOperandTypes(), isF32) ||
       !llvm::all_of(op->getResultTypes(), isF32))
     return std::nullopt;
-  WeightOrder order(pattern, *bsr::getWalkedView(op, target), sddmm);
+  WeightOrder order(pattern, *cpu::getWalkedView(op, target), sddmm);
   order.panels = std::max<int64_t>(1, weightVectors / target.tileVectors());
   int64_t tile = order.getTile(target);
   int64_t tokens = llvm::product_of(activations.leading) * activations.tokens;

@@ -7,7 +7,7 @@
 
 #include "SparseKernels.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// An order of the weights of a pattern of 1x1 blocks, for a product whose
 /// activations are summed up in chunks that stay in the first-level cache. In
@@ -98,6 +98,6 @@ private:
   Value rows;
 };
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_LIB_CODEGEN_CPU_WEIGHTORDER_H

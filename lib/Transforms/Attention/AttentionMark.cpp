@@ -76,7 +76,7 @@ SmallVector<int32_t> AttentionMark::getColumns(int64_t row, int64_t rows,
   SmallVector<int32_t> stored, others;
   for (int64_t col = 0; col != cols; ++col)
     (isStored(row, col, rows, cols) ? stored : others).push_back(col);
-  ::bsr::SplitMix64 numbers(seed, /*stream=*/0, row);
+  sparse_opt::SplitMix64 numbers(seed, /*stream=*/0, row);
   for (int64_t count = 0; count != random && !others.empty(); ++count) {
     size_t pick = numbers.below(others.size());
     stored.push_back(others[pick]);

@@ -358,7 +358,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
   }
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(std::move(manifest));
-  std::string error = ::bsr::findManifestError(
+  std::string error = sparse_opt::findManifestError(
       text, ("the manifest of @" + step.getName()).str());
   if (!error.empty())
     return step.emitError(error);

@@ -26,7 +26,7 @@ using namespace mlir::bsr;
 
 /// The number of `element`, a `bsr_type`: files number types as well.
 static int32_t getRuntimeType(Type element) {
-  using ::bsr::ElementType;
+  using sparse_opt::ElementType;
   if (element.isF16())
     return int32_t(ElementType::F16);
   if (element.isBF16())

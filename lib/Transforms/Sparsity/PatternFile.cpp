@@ -102,7 +102,7 @@ mlir::bsr::readPatternFile(MLIRContext *context, StringRef path,
                            function_ref<InFlightDiagnostic()> emitError) {
   // A block of a pattern takes some ten bytes.
   constexpr uint64_t mostBytes = uint64_t(1) << 28;
-  auto [isRead, contents] = ::bsr::tryReadFile(path.str(), mostBytes);
+  auto [isRead, contents] = sparse_opt::tryReadFile(path.str(), mostBytes);
   if (!isRead)
     return emitError() << contents;
   // A pattern has two; the parser takes a frame of the stack for each.

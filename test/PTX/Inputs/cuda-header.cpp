@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <type_traits>
 
-namespace ours = bsr::cuda;
+namespace ours = sparse_opt::cuda;
 
 #define SAME(own, theirs) static_assert(int(own) == int(theirs), #theirs)
 SAME(ours::Success, CUDA_SUCCESS);
@@ -117,7 +117,7 @@ struct Matches<R (*)(A...), S (*)(B...)> {
 };
 
 #define FUNCTION(name, ...)                                                    \
-  static_assert(                                                               \
-      Matches<bsr::cuda::Result (*)(__VA_ARGS__), decltype(&::name)>::value,   \
-      #name);
+  static_assert(Matches<sparse_opt::cuda::Result (*)(__VA_ARGS__),             \
+                        decltype(&::name)>::value,                             \
+                #name);
 BSR_CUDA_FUNCTIONS(FUNCTION)

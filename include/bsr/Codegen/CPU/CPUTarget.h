@@ -7,7 +7,7 @@
 
 #include "bsr/Dialect/BSR.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// Bytes of a cache line.
 constexpr int64_t lineBytes = 64;
@@ -60,6 +60,6 @@ CPUTarget getCPUTarget(Operation *op);
 /// of rows would push itself out, panel after panel.
 RankedTensorType getPanelType(RankedTensorType tensor, int64_t panel);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_CPUTARGET_H

@@ -8,7 +8,7 @@
 #include "bsr/Codegen/CPU/CPUTarget.h"
 #include "bsr/Codegen/Common/Evaluator.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// An evaluator that knows vector registers and caches.
 class Emitter : public Evaluator {
@@ -51,6 +51,6 @@ public:
   SmallVector<Value> transpose(ArrayRef<Value> rows);
 };
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_EMITTER_H

@@ -10,7 +10,7 @@
 #include "bsr/Codegen/CPU/Tiling.h"
 #include "bsr/Codegen/Common/Blocks.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// The view of its pattern that the kernel of `op` walks, if it has a pattern.
 std::optional<View> getWalkedView(Operation *op, CPUTarget target);
@@ -44,6 +44,6 @@ bool emitContraction(Emitter &emitter, linalg::GenericOp op,
 void emitSparse(Emitter &emitter, Operation *op, Value output,
                 const PatternViews &patterns);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_KERNELS_H

@@ -8,7 +8,7 @@
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/SmallVector.h"
 
-namespace mlir::bsr {
+namespace mlir::bsr::cpu {
 
 /// Work items of a product, at least: enough for every thread to have its
 /// share.
@@ -30,6 +30,6 @@ SmallVector<Tiles, 4> getVectors(int64_t extent, int64_t width);
 /// sizes no more than one apart.
 SmallVector<Tiles, 2> tileEvenly(int64_t extent, int64_t limit);
 
-} // namespace mlir::bsr
+} // namespace mlir::bsr::cpu
 
 #endif // BSR_CODEGEN_CPU_TILING_H

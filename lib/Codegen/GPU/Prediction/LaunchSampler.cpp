@@ -19,7 +19,7 @@ template <typename Body>
 static auto protect(Body body) -> Expected<decltype(body())> {
   try {
     return body();
-  } catch (const ::bsr::Error &error) {
+  } catch (const sparse_opt::Error &error) {
     return createStringError(error.sentence);
   }
 }

@@ -21,8 +21,8 @@ namespace {
 /// A pattern that can change.
 struct Dynamic {
   PatternType type;
-  ::bsr::ElementType element;  ///< of the weight
-  SmallVector<int64_t> values; ///< the bytes of a slot of each buffer
+  sparse_opt::ElementType element; ///< of the weight
+  SmallVector<int64_t> values;     ///< the bytes of a slot of each buffer
 };
 
 /// Memory that is handed out part by part, some of it with known contents.
@@ -86,12 +86,12 @@ static SmallVector<Dynamic> getPatterns(func::FuncOp step) {
           cast<ShapedType>(step.getArgumentTypes()[i]).getElementType();
       std::string name;
       llvm::raw_string_ostream(name) << element;
-      auto found = ::bsr::findElementType(name);
+      auto found = sparse_opt::findElementType(name);
       if (!found)
         continue;
       pattern.values.push_back(pattern.type.getBlockRows() *
                                pattern.type.getBlockCols() *
-                               ::bsr::bytesOf(*found));
+                               sparse_opt::bytesOf(*found));
       if (attrs::name.ofArg(step, i) == entry.getAs<StringAttr>("name"))
         pattern.element = *found;
     }
@@ -103,9 +103,9 @@ static SmallVector<Dynamic> getPatterns(func::FuncOp step) {
 namespace {
 /// The tables of one update, and how large its launches are.
 struct Tables {
-  std::map<::bsr::ElementType, std::vector<::bsr::UpdateRow>> rows;
-  std::vector<::bsr::FillRow> fills;
-  std::map<::bsr::ElementType, int64_t> mostBlocks;
+  std::map<sparse_opt::ElementType, std::vector<sparse_opt::UpdateRow>> rows;
+  std::vector<sparse_opt::FillRow> fills;
+  std::map<sparse_opt::ElementType, int64_t> mostBlocks;
   int64_t mostFills = 0;
 };
 } // namespace
@@ -113,7 +113,7 @@ struct Tables {
 /// Adds `pattern` to `tables`, of whose blocks `share` are pruned and regrown.
 static void addPattern(const Dynamic &pattern, double share, bool hasScores,
                        Layout &memory, Tables &tables) {
-  using namespace ::bsr;
+  using namespace sparse_opt;
   UpdateRow row = {};
   row.rows = uint32_t(pattern.type.getGridRows());
   row.cols = uint32_t(pattern.type.getGridCols());
@@ -228,7 +228,7 @@ llvm::Error UpdatePredictor::launch(const std::string &name, ::ptx::Dim grid,
 
 llvm::Error UpdatePredictor::predict(ArrayRef<Dynamic> patterns, double share,
                                      bool hasScores) {
-  using namespace ::bsr;
+  using namespace sparse_opt;
   if (patterns.empty())
     return llvm::Error::success();
   Layout layout;
@@ -260,7 +260,7 @@ llvm::Error UpdatePredictor::predict(ArrayRef<Dynamic> patterns, double share,
 FailureOr<SmallVector<KernelPrediction, 0>>
 mlir::bsr::gpu::predictUpdate(ModuleOp module, double share,
                               const ModelParameters &parameters) {
-  auto sampler = LaunchSampler::create(::bsr::patternKernels());
+  auto sampler = LaunchSampler::create(sparse_opt::patternKernels());
   if (!sampler)
     return module.emitError() << llvm::toString(sampler.takeError());
   const Chip &chip = getChip(module);
