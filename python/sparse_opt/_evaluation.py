@@ -95,6 +95,7 @@ class Evaluation:
           StepError: the batch differs from the exported one in its structure, its
             shapes or its types.
         """
+        self._source._take_changes()
         given = set()
         for name, value in self._program.inputs(batch, named):
             given.add(name)
@@ -113,7 +114,7 @@ class Evaluation:
         if self._seed and self._seed not in given:
             self.arrays[self._seed][...] = seed & 0x7FFFFFFF
         self._session.run()
-        return self._program.outputs(self._outputs, trained=False)
+        return self._program.outputs(self._outputs)
 
     @property
     def products(self) -> dict[str, int]:

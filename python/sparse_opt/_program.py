@@ -47,6 +47,10 @@ class Write(Protocol):
     ) -> None: ...
 
 
+# Arrays by their names, and the blocks of weights that have a pattern of their own.
+Changes = tuple[Mapping[str, Array], Mapping[str, tuple[Array, Array]]]
+
+
 class Source(Protocol):
     """What a compiled step has, by the names of the exported program."""
 
@@ -118,10 +122,8 @@ class Program(Protocol):
     def again(self, arguments: Sequence[Any]) -> Export:
         """Exports the program again, for a batch of other shapes and the same types."""
 
-    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
-        """Returns the loss, and metrics if there are any, in the user's form.
-
-        Those of a run that has `trained`, or else of one that changed nothing."""
+    def outputs(self, arrays: Sequence[Array]) -> Any:
+        """Returns the loss, and metrics if there are any, in the user's form."""
 
     def state(self, step: Source) -> Any:
         """Returns the state in the user's form."""
@@ -131,6 +133,13 @@ class Program(Protocol):
 
     def store(self, step: Source) -> None:
         """Copies the state into the program's own objects, if it has any."""
+
+    def changes(self) -> Changes:
+        """Returns what was written into the program's own objects since a step took them or
+        gave them back: arrays by their names, and the patterns of layers in blocks."""
+
+    def outdated(self, step: Source) -> None:
+        """Notes that a step has other values than the program's own objects."""
 
     def rerun(self, call: Call) -> Rerun | None:
         """Runs the program itself on what a step has, and returns what that leaves
@@ -291,7 +300,7 @@ class NamedArrays:
     def again(self, arguments: Sequence[Any]) -> Export:
         raise NotImplementedError
 
-    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
+    def outputs(self, arrays: Sequence[Array]) -> Any:
         values = tuple(a.copy()[()] for a in arrays)
         return values[0] if len(values) == 1 else values
 
@@ -301,6 +310,12 @@ class NamedArrays:
     def load_state(self, state: Any, write: Write) -> None:
         for name, value in state.items():
             write(name, np.asarray(_description.plain(name, value)))
+
+    def changes(self) -> Changes:
+        return {}, {}
+
+    def outdated(self, step: Source) -> None:
+        """A text has no objects of its own."""
 
     def store(self, step: Source) -> None:
         raise StepError(

@@ -83,8 +83,10 @@ class Sparsity:
         except StepError as error:
             raise _named(error) from error
         if not step.counters.steps and not step.counters.pattern_updates:
+            # Before one is written: the program's own objects then have what the step has.
+            values = step._program_values()
             for member in self._updates.members:
-                self._initialize(member)
+                self._initialize(member, values.get(member.pattern.name))
         for member in self._updates.members:
             if not member.is_frozen and not member.pattern.is_static:
                 member.start = completed(step, member.pattern, member.start)
@@ -228,13 +230,12 @@ class Sparsity:
         found = [g.method for g in self.groups if isinstance(g.method, Method)]
         return list({id(m): m for m in found}.values())
 
-    def _initialize(self, member: Member) -> None:
+    def _initialize(self, member: Member, values: Array | None) -> None:
         """Makes the first pattern of a weight, and gives it the program's values."""
         group, pattern, step = member.group, member.pattern, self._step
         if pattern.name in step._of_layers:
             require_first(member, len(step.blocks(pattern.name).slot))
             return
-        values = step._first_values(pattern.name)
         if group.init == "file":
             step._session.read_pattern(pattern, member.file)
         elif group.init == "largest":
@@ -278,8 +279,7 @@ def completed(step: Step, pattern: Pattern, start: NewBlocks) -> NewBlocks:
     is_random = _library.NEW_VALUES[start.values] == "random"
     if not is_random or start.std or step._step.buffers[pattern.weight].init:
         return start
-    values = step._first_values(pattern.name)
-    std = 0.0 if values is None else float(np.sqrt(np.square(values, dtype=np.float64).mean()))
+    std = step._first_std.get(pattern.name, 0.0)
     return NewBlocks(start.values, start.state, std, start.own_steps, start.ramp)
 
 

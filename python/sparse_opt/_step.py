@@ -28,7 +28,7 @@ from sparse_opt import (
 from sparse_opt._check import Call, Check, Rerun
 from sparse_opt._description import Buffer, Counters
 from sparse_opt._errors import StepError
-from sparse_opt._exclusive import exclusive
+from sparse_opt._exclusive import changing, exclusive
 from sparse_opt._evaluation import Evaluation
 from sparse_opt._marks import Marks
 from sparse_opt._method import Method
@@ -225,6 +225,7 @@ class Step(Values):
             self._take_first(self._ranks)
         if check and program is not None:
             self._begin_checks(check)
+        self._is_made = True
 
     def __repr__(self) -> str:
         name = self._step.name
@@ -243,7 +244,7 @@ class Step(Values):
             " export loads it"
         )
 
-    @exclusive
+    @changing
     def __call__(
         self,
         *batch: Any,
@@ -460,7 +461,7 @@ class Step(Values):
             return evaluation
 
     @_given.options()
-    @exclusive
+    @changing
     def update_patterns(
         self,
         drop: float = 0.3,
@@ -528,9 +529,16 @@ class Step(Values):
         dense, with zeros where no block is stored; those of block-sparse layers are
         their blocks, with their patterns.
         """
+        self._take_changes()
         return self._program.state(self)
 
-    @exclusive
+    @property
+    def state(self) -> Any:
+        """What `state_dict()` returns: of JAX's steps the pytrees that are the state, as the
+        step has them now."""
+        return self.state_dict()
+
+    @changing
     def load_state_dict(self, state: Any) -> None:
         """Takes what `state_dict` returns.
 
@@ -553,11 +561,12 @@ class Step(Values):
 
     @exclusive
     def store(self) -> None:
-        """Copies weights and optimizer state into the program's own objects.
+        """Copies weights and optimizer state into the program's own objects, now.
 
-        Those of PyTorch, which then go on, or are saved, as if they had been
-        trained themselves.
+        Those of PyTorch go on, or are saved, as if they had been trained themselves. They
+        get what the step has by themselves, too, when an operation looks at them.
         """
+        self._take_changes()
         self._program.store(self)
 
     @exclusive
@@ -566,6 +575,7 @@ class Step(Values):
 
         Several processes call it together, and the first one writes.
         """
+        self._take_changes()
         if self._ranks:
             self._require_same_state(self._ranks)
             if self._ranks.rank > 0 and not self._step.sharded:
@@ -575,7 +585,7 @@ class Step(Values):
         if self._ranks:
             self._ranks.require_same({})
 
-    @exclusive
+    @changing
     def load(self, path: str | os.PathLike[str]) -> str:
         """Reads a checkpoint, and returns its metadata.
 

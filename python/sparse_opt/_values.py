@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sparse_opt import _blocks, _description, _runtime, _source
+from sparse_opt import _blocks, _description, _runtime, _say, _source
 from sparse_opt._description import Blocks, Buffer, Origin, Pattern
 from sparse_opt._errors import StepError
-from sparse_opt._exclusive import Use, exclusive
+from sparse_opt._exclusive import Use, changing, exclusive
 from sparse_opt._program import Array, Program
 from sparse_opt._ranks import Ranks
 from sparse_opt._snapshot import Snapshot
@@ -34,6 +34,9 @@ class Values:
     ) -> None:
         self._step, self._session, self._ranks = step, session, ranks
         self._use = Use()
+        self._is_made = False  # until the step has its first values
+        self._has_said = False  # that it took what was written
+        self._first_std: dict[str, float] = {}  # of weights in blocks
         self.buffers: Mapping[str, Buffer] = {
             b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
         }
@@ -58,12 +61,29 @@ class Values:
         """Returns which blocks of the weight `name` are stored, and where."""
         return self._session.blocks(self._pattern(name))
 
-    @exclusive
+    @changing
     def set_blocks(
         self, name: str, row_ptr: Array, col_idx: Array, slot: Array | None = None
     ) -> None:
         """Makes these blocks of the weight `name` the stored ones."""
         self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
+
+    def _take_changes(self) -> None:
+        """Takes what was written into the program's own objects; patterns stay, but those
+        of layers."""
+        values, patterns = self._program.changes()
+        if not values:
+            return
+        self._write_all(values.items(), patterns)
+        if not self._has_said:
+            self._has_said = True
+            first = min(values, key=lambda name: name.startswith("optimizer."))
+            more = len(values) - 1
+            _say.line(
+                f"the step goes on with what was written into its program: '{first}'"
+                f"{f' and {more} more' if more else ''}; an eager loop that is to stay apart"
+                " trains a copy.deepcopy() of the model, with an optimizer of its own"
+            )
 
     @exclusive
     def read(self, name: str) -> Array:
@@ -115,7 +135,7 @@ class Values:
         shape = (pattern.rows, pattern.cols)
         return bsr_array((data, blocks.col_idx, blocks.row_ptr), shape)
 
-    @exclusive
+    @changing
     def take_scipy_bsr(self, name: str, matrix: Any) -> None:
         """Makes the blocks of a `scipy.sparse.bsr_array` the stored ones of a weight, with
         their values; what the optimizer keeps of a block that stays goes with it.
@@ -148,7 +168,7 @@ class Values:
         """Returns what keeps arrays as they are now, from when they are asked for."""
         return Snapshot(self)
 
-    @exclusive
+    @changing
     def write(self, name: str, value: Array) -> None:
         """Writes a dense array; what lies in no stored block is dropped.
 
@@ -232,7 +252,7 @@ class Values:
                 " of which it has a share: save() writes all of it"
             )
 
-    @exclusive
+    @changing
     def write_weight(
         self, name: str, value: Array, pattern: Literal["largest", "keep"]
     ) -> None:
@@ -253,11 +273,7 @@ class Values:
         own = {n for n, p in self.patterns.items() if not p.is_static} - self._of_layers
         if not (kept := own & set(patterns)):
             return
-        values = {
-            part: entries
-            for name, value in self._program.values()
-            for part, entries in self._split(name, value)
-        }
+        values = self._program_values()
         for name in kept:
             before, blocks = self.blocks(name), patterns[name]
             self.set_blocks(name, blocks.row_ptr, blocks.col_idx)
@@ -333,7 +349,7 @@ class Values:
             state[f"{name}.bsr.values"] = self.arrays[name][blocks.slot]
         return state
 
-    @exclusive
+    @changing
     def load_native_state(self, state: Mapping[str, Array]) -> None:
         """Takes what `native_state` returns, patterns too, all or none."""
         patterns, arrays = self._check_native_state(state)
@@ -387,11 +403,10 @@ class Values:
 
     def _take_values(self, choice: Choice | None) -> None:
         """Takes the program's first values, weights before their moments."""
-        values = {
-            part: entries
-            for name, value in self._program.values()
-            for part, entries in self._split(name, value)
-        }
+        values = self._program_values()
+        for pattern in self._step.patterns:
+            if pattern.name in values and not self._step.buffers[pattern.weight].init:
+                self._first_std[pattern.name] = _root_mean_square(values[pattern.name])
         if choice == "largest":
             for pattern in self._step.patterns:
                 if pattern.name in self._of_layers:
@@ -428,13 +443,13 @@ class Values:
         layers = self._program.layers
         return layers.marks.keys() if layers else set()
 
-    def _first_values(self, name: str) -> Array | None:
-        """Returns what the program has for a weight before the first step."""
-        for whole, value in self._program.values():
-            for part, entries in self._split(whole, value):
-                if part == name:
-                    return entries
-        return None
+    def _program_values(self) -> dict[str, Array]:
+        """Returns what the program has, by the names of the step's arrays."""
+        return {
+            part: entries
+            for name, value in self._program.values()
+            for part, entries in self._split(name, value)
+        }
 
     def _warn_of_dropped(self, values: Mapping[str, Array]) -> None:
         """Warns of weights that random blocks leave out: they may be trained."""
@@ -537,6 +552,12 @@ class Values:
 def is_kept(buffer: Buffer) -> bool:
     """Returns whether a buffer is a part of the state: not of one batch."""
     return buffer.carried or buffer.role in ("param", "buffer")
+
+
+def _root_mean_square(values: Array) -> float:
+    flat = values.reshape(-1)
+    total = np.einsum("i,i->", flat, flat, dtype=np.float64)
+    return float(np.sqrt(total / max(flat.size, 1)))
 
 
 def _require_like(pattern: Pattern, buffer: Buffer, dense: Array) -> None:

@@ -63,7 +63,7 @@ print(jax.tree.structure(after) == jax.tree.structure(state), after["params"]["b
 
 # CHECK: loaded True
 compiled.load_state_dict(state)
-print("loaded", bool((compiled.state_dict()["params"]["a"] == state["params"]["a"]).all()))
+print("loaded", bool((compiled.state["params"]["a"] == state["params"]["a"]).all()))
 
 # A number of Python in the state is one of the state's type, as flax's TrainState
 # begins with, and a loss in bf16 is one.

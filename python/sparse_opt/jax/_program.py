@@ -16,7 +16,7 @@ from jax import tree_util
 from sparse_opt import _given
 from sparse_opt._check import Call, Rerun, Unchecked
 from sparse_opt._errors import StepError
-from sparse_opt._program import Array, Export, Layers, Limits, Shapes, Source, Write
+from sparse_opt._program import Array, Changes, Export, Layers, Limits, Shapes, Source, Write
 from sparse_opt.jax import _checks
 from sparse_opt.jax._arrays import alive, example, memory, shown
 
@@ -128,7 +128,7 @@ class JaxProgram:
         carried = tree_util.tree_map(alive, self._carried)
         return self._export(*carried, *batch)
 
-    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
+    def outputs(self, arrays: Sequence[Array]) -> Any:
         # Copies: the next call writes to the same memory.
         leaves = [
             shown(array.copy(), like)
@@ -191,6 +191,12 @@ class JaxProgram:
 
     def forget(self) -> None:
         self._beside = None
+
+    def changes(self) -> Changes:
+        return {}, {}
+
+    def outdated(self, step: Source) -> None:
+        """A function has no objects of its own."""
 
     def store(self, step: Source) -> None:
         raise StepError(

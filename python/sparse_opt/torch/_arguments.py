@@ -95,7 +95,8 @@ def attributes_of(model: torch.nn.Module) -> dict[str, tuple[torch.nn.Module, st
         f"{path}.{key}" if path else key: (module, key)
         for path, module in model.named_modules()
         for key, value in module.__dict__.items()
-        if type(value) is torch.Tensor
+        # One that waits for what a step has is of another type meanwhile.
+        if getattr(type(value), "_own_type", type(value)) is torch.Tensor
         and not value.requires_grad
         and id(value) not in known
         and value.layout == torch.strided

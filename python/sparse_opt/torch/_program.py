@@ -11,7 +11,7 @@ import copy
 import functools
 import math
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,16 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
-from sparse_opt._program import Array, Export, Limits, Shapes, Source, Write
+from sparse_opt._program import Array, Changes, Export, Limits, Shapes, Source, Write
 from sparse_opt._check import Call, Rerun
 from sparse_opt.torch import (
     _arguments,
     _capture,
     _eager,
     _function,
+    _objects,
     _optimizer,
     _optimizers,
-    _stale,
     _upgrade,
 )
 from sparse_opt.torch._memory import HELD_AS, NUMPY_OF, from_numpy, to_numpy
@@ -77,8 +77,8 @@ class TorchProgram:
         self._rates = _optimizer.rates_of(optimizers)
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
-        self._objects = _stale.Stale(model, optimizers.parts)
-        weakref.finalize(self, self._objects.end)
+        self._objects = _objects.Objects(model, optimizers, self._counters, self.store)
+        weakref.finalize(self, _objects.remove, self._objects.hooks)
         self._eager: _eager.Eager | None = None
         if train_step is not None:
             self._eager = _eager.Eager(
@@ -98,7 +98,7 @@ class TorchProgram:
                 )
 
     def values(self) -> Iterable[tuple[str, Array]]:
-        self._objects.take()
+        self._objects.begin()
         tensors: dict[str, torch.Tensor] = {
             **dict(self._model.named_buffers()),
             **_arguments.unsaved_tensors(self._model),
@@ -131,7 +131,6 @@ class TorchProgram:
 
     def rate(self) -> float | None:
         self._check_cheaply()
-        self._objects.look()
         self._optimizers.note_step()
         groups = self._optimizers.param_groups
         for i, (group, had_rate) in enumerate(zip(groups, self._have_rates)):
@@ -158,7 +157,9 @@ class TorchProgram:
     def _state_of_flags(self) -> tuple[bool, list[bool], list[dict[str, Any]]]:
         """Returns what changes meaning and is quick to read: before each step."""
         options = _optimizer.options_of(self._optimizers, self._moving)
-        return self._model.training, [p.requires_grad for p in self._parameters], options
+        with _objects.plain():
+            trained = [p.requires_grad for p in self._parameters]
+        return self._model.training, trained, options
 
     def _check_cheaply(self) -> None:
         if self._state_of_flags() != self._flags:
@@ -224,7 +225,8 @@ class TorchProgram:
         with self._objects.paused(), _optimizer.with_rates(self._optimizers, self._rates):
             export = self._export(batch)
         assert isinstance(export.program, TorchProgram)
-        # What warns that the model is old knows of the runs of all shapes.
+        # Steps of all shapes have the same weights.
+        _objects.remove(export.program._objects.hooks)
         export.program._objects = self._objects
         return export
 
@@ -258,9 +260,7 @@ class TorchProgram:
     def forget(self) -> None:
         return None
 
-    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
-        if trained:
-            self._objects.trained()
+    def outputs(self, arrays: Sequence[Array]) -> Any:
         tensors = [
             from_numpy(a.copy(), dtype) for a, dtype in zip(arrays, self._output_types)
         ]
@@ -269,7 +269,6 @@ class TorchProgram:
     def state(self, step: Source) -> dict[str, Any]:
         """Returns the model's `state_dict`, made of the step's values: its hooks may give
         them other names and forms."""
-        self._objects.current()  # The caller has the weights.
         values = dict(self._values_of(self._held(), step))
         taken = {value.data_ptr() for value in values.values()}
         with self._objects.paused(), self._holding(values):
@@ -357,11 +356,13 @@ class TorchProgram:
 
     def store(self, step: Source) -> None:
         """Copies weights and optimizer state into the user's objects."""
-        self.check(runs=False)
-        tensors = {**self._held(), **_arguments.unsaved_tensors(self._model)}
-        with torch.no_grad():
+        # Tensors are plain for other threads as soon as they have their values.
+        with _objects.plain(), torch.no_grad():
+            self.check(runs=False)
+            tensors = {**self._held(), **_arguments.unsaved_tensors(self._model)}
             for name, new in self._values_of(tensors, step):
                 tensors[name].copy_(new)
+        self._objects.end()
         names = _optimizers.parameter_names(self._model, self._optimizers)
         initial = _optimizer.initial_state(self._model, self._optimizers)
         for part, p in self._optimizers.owned():
@@ -372,8 +373,13 @@ class TorchProgram:
                 if full in self._names:
                     value = from_numpy(step.read(full), before.dtype)
                     value = self.layers.state_of_step(name, value, step)
+                held = part.state[p].get(key)
                 if _optimizer.is_number(before):
                     value = _optimizer.as_number(value)
+                elif isinstance(held, torch.Tensor) and _is_like(held, value):
+                    with torch.no_grad():
+                        held.copy_(value)
+                    continue
                 part.state[p][key] = value
         groups = self._optimizers.param_groups
         for i, key in self._counters:
@@ -381,8 +387,35 @@ class TorchProgram:
             if name in self._names:
                 number = _optimizer.as_number(torch.from_numpy(step.read(name)))
                 groups[i][key] = number
-        self._objects.current()
+        self._objects.stored()
+
+    def changes(self) -> Changes:
+        written = self._objects.written()
+        if not written:
+            return {}, {}
+        with self._objects.paused():
+            return self._changes(written)
+
+    def _changes(self, written: Set[str]) -> Changes:
+        names = dict(self._model.named_parameters()) | dict(self._model.named_buffers())
+        of_model = {name for name in names if name in written}
+        of_layers = of_model & (self.layers.marks.keys() | self.layers.buffers)
+        values: dict[str, Array] = {}
+        patterns: dict[str, tuple[Array, Array]] = {}
+        if of_layers:
+            state = self._model.state_dict()
+            for name in self.layers.marks:
+                dense, patterns[name] = self.layers.of_state(name, state)
+                values[name] = to_numpy(dense)
+        for name, value in self.values():
+            is_of_all = name.startswith("optimizer.") and _objects.ALL_STATE in written
+            if (is_of_all or name in written) and name not in values:
+                values[name] = value
         self._objects.take()
+        return values, patterns
+
+    def outdated(self, step: Source) -> None:
+        self._objects.wait(step)
 
 
 class TorchFunction(TorchProgram):
@@ -394,8 +427,11 @@ class TorchFunction(TorchProgram):
     def rate(self) -> float | None:
         return None
 
-    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
-        return super().outputs(arrays, trained=False)
+    def changes(self) -> Changes:
+        return {}, {}
+
+    def outdated(self, step: Source) -> None:
+        """The step that it is bound to says so itself."""
 
 
 def _require_ties(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
@@ -411,6 +447,10 @@ def _require_ties(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None
                 f"expected one value of '{known}' and '{name}', which the model ties, but"
                 " got two: give both the one that is to count"
             )
+
+
+def _is_like(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    return tensor.shape == other.shape and tensor.dtype == other.dtype
 
 
 def _own_state(value: Any, taken: Collection[int]) -> Any:

@@ -17,6 +17,7 @@ from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 import sparse_opt.torch
+from twins import twin
 
 VOCABULARY = 64
 
@@ -362,6 +363,7 @@ class Graph:
         self.text = sparse_opt.torch.export(
             self._step, self._model, self._optimizer, self._batch
         )
+        self._model, self._optimizer = twin(self._model, self._optimizer)
 
     def call(self, step: sparse_opt.Step) -> Any:
         return step(self._batch)
@@ -386,21 +388,25 @@ class Pruned(Graph):
     marks = (r"match=weight_orig$ mask=weight_mask$",)
 
     def __init__(self, model: str, optimizer: str, kind: str) -> None:
+        # PyTorch copies no module that it has pruned.
+        self._step = STEPS[kind]
+        self._make(model.removeprefix("pruned "), optimizer)
+        self.text = sparse_opt.torch.export(
+            self._step, self._model, self._optimizer, self._batch
+        )
+        self._make(model.removeprefix("pruned "), optimizer)
+
+    def _make(self, model: str, optimizer: str) -> None:
         torch.manual_seed(0)
-        plain, self._batch, match = MODELS[model.removeprefix("pruned ")]()
+        self._model, self._batch, match = MODELS[model]()
         self._layers = {
             f"{name}.weight_orig": module
-            for name, module in plain.named_modules()
+            for name, module in self._model.named_modules()
             if re.search(match, f"{name}.weight")
         }
         for module in self._layers.values():
             prune.identity(module, "weight")
-        self._model = plain
-        self._optimizer = OPTIMIZERS[optimizer](plain.parameters())
-        self._step = STEPS[kind]
-        self.text = sparse_opt.torch.export(
-            self._step, self._model, self._optimizer, self._batch
-        )
+        self._optimizer = OPTIMIZERS[optimizer](self._model.parameters())
 
     def begin(self, masks: Any) -> None:
         with torch.no_grad():

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,6 +23,12 @@ def mse_step(model: nn.Module, optimizer: optim.Optimizer, batch: Any) -> Any:
     loss.backward()
     optimizer.step()
     return loss.detach()
+
+
+def twin(model: nn.Module, optimizer: optim.Optimizer) -> tuple[nn.Module, optim.Optimizer]:
+    """Returns a copy of both for an eager loop: a compiled step trains the model that was
+    exported."""
+    return copy.deepcopy((model, optimizer))
 
 
 def sgd(parameters: Any) -> optim.Optimizer:

@@ -22,13 +22,18 @@ def train_step(model: nn.Module, optimizer: Any, batch: Any) -> Any:
     return loss.detach()
 
 
-torch.manual_seed(0)
-model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
-for layer in (model[0], model[2]):
-    grid = torch.rand(layer.weight.shape[0] // 4, layer.weight.shape[1] // 4) > 0.5
-    mask = grid.repeat_interleave(4, 0).repeat_interleave(4, 1).float()
-    prune.custom_from_mask(layer, "weight", mask)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+def made():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+    for layer in (model[0], model[2]):
+        grid = torch.rand(layer.weight.shape[0] // 4, layer.weight.shape[1] // 4) > 0.5
+        mask = grid.repeat_interleave(4, 0).repeat_interleave(4, 1).float()
+        prune.custom_from_mask(layer, "weight", mask)
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+model, optimizer = made()
+eager = made()
 batch = torch.randn(8, 16)
 export = sparse_opt.torch.export(train_step, model, optimizer, batch)
 step = sparse_opt.compile(
@@ -49,11 +54,11 @@ print(f"state_dict {same and len(masks) == 2}")
 # CHECK: loss close True, weights close True
 loss = 0.0
 for _ in range(3):
-    got, want = float(step(batch)), float(train_step(model, optimizer, batch))
+    got, want = float(step(batch)), float(train_step(*eager, batch))
     loss = max(loss, abs(got - want) / want)
 state = step.state_dict()
 worst = 0.0
-for name, p in model.named_parameters():
+for name, p in eager[0].named_parameters():
     kept = masks.get(name.replace("_orig", "_mask"), torch.ones(()))
     worst = max(worst, float((state[name] - p.detach() * kept).abs().max()))
 print(f"loss close {loss < 1e-5}, weights close {worst < 1e-4}")

@@ -24,6 +24,7 @@ import sparse_opt
 import sparse_opt.torch
 import train_folder
 from refusals import refuse
+from twins import twin
 from sparse_opt import Group, Recorder
 
 warnings.simplefilter("ignore")
@@ -171,14 +172,15 @@ model = layers.sparsify(
     "match=weight$ block=4x4 density=0.25",
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+eager = twin(model, optimizer)
 step = sparse_opt.compile(
     sparse_opt.torch.export(train_step, model, optimizer, batch), check=0, sparsity=groups
 )
-both = layers.Sparsity(model, optimizer, groups, steps=20), sparse_opt.Sparsity(step, groups, steps=20)
+both = layers.Sparsity(*eager, groups, steps=20), sparse_opt.Sparsity(step, groups, steps=20)
 with Recorder(folder / "layers", steps=20) as recorder:
     for i in range(20):
         step(batch, scores=both[1].needs_scores)
-        train_step(model, optimizer, batch)
+        train_step(*eager, batch)
         recorded, wanted = (sparsity.update() for sparsity in both)
         recorder.add(i + 1, **recorded)
         assert recorded == wanted, (i, recorded, wanted)
