@@ -4,6 +4,7 @@
 
 #include "Access.h"
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 using namespace ptx;
@@ -25,11 +26,14 @@ Shared::~Shared() {
   pool().unused.push_back(std::move(held));
 }
 
-void Shared::reset(uint32_t end, unsigned granuleShift, unsigned warps) {
+void Shared::reset(uint32_t end, unsigned granuleShift, unsigned warps,
+                   unsigned groups) {
   first = sharedBase;
   last = end;
   shift = granuleShift;
   numWarps = warps;
+  numReaders = warps + groups;
+  others.clear();
   if (held.cells.empty()) {
     std::lock_guard<std::mutex> lock(pool().mutex);
     if (!pool().unused.empty()) {
@@ -41,8 +45,22 @@ void Shared::reset(uint32_t end, unsigned granuleShift, unsigned warps) {
   held.cells.assign(((end - first) >> shift) + 1, Cell());
   // Of one cell the lines of all warps lie in different sets of a cache.
   readerStride = (held.cells.size() / 16 | 1) * 16 + 32;
-  if (held.readers.size() < readerStride * warps)
-    held.readers.resize(readerStride * warps);
+  if (held.readers.size() < readerStride * numReaders)
+    held.readers.resize(readerStride * numReaders);
+}
+
+int Shared::findRace(const Warp &warp, unsigned lane, size_t index) const {
+  const Cell &cell = held.cells[index];
+  auto isAfter = [&](const Cell &written) {
+    return isAfterWrite(warp.clock.data(), warp.id, lane, written);
+  };
+  if (!isAfter(cell))
+    return cell.writer;
+  if (cell.flags & ByMany)
+    for (const Cell &other : others.at(index))
+      if (!isAfter(other))
+        return other.writer;
+  return -1;
 }
 
 /// The name of the thread `writer` in its block.
@@ -59,11 +77,11 @@ static std::string threadOf(Warp &warp, unsigned writer) {
   return name;
 }
 
-void Shared::explainRead(Warp &warp, const Insn &insn, unsigned lane,
-                         size_t index) {
+void Shared::checkRead(Warp &warp, const Insn &insn, unsigned lane,
+                       size_t index) {
   const Cell &cell = held.cells[index];
   uint32_t address = first + uint32_t(index << shift);
-  unsigned shown = lane == anyLane ? 0 : lane;
+  unsigned shown = lane < 32 ? lane : 0;
   if (cell.flags & IsBarrier)
     warp.fail(insn, shown,
               "expected bytes, but got an mbarrier at shared address ",
@@ -83,13 +101,15 @@ void Shared::explainRead(Warp &warp, const Insn &insn, unsigned lane,
     warp.fail(insn, shown,
               "expected bytes with a value, but got shared address ", address,
               ", which was never written");
-  warp.fail(insn, shown,
-            "expected a barrier between a write and a read of shared address ",
-            address, ", but got a race with ", threadOf(warp, cell.writer));
+  if (int writer = findRace(warp, lane, index); writer >= 0)
+    warp.fail(
+        insn, shown,
+        "expected a barrier between a write and a read of shared address ",
+        address, ", but got a race with ", threadOf(warp, unsigned(writer)));
 }
 
-void Shared::checkWrite(Warp &warp, const Insn &insn, unsigned lane,
-                        size_t index) {
+bool Shared::checkWrite(Warp &warp, const Insn &insn, unsigned lane,
+                        size_t index, bool isSame) {
   Cell &cell = held.cells[index];
   uint32_t address = first + uint32_t(index << shift);
   if (cell.flags & IsBarrier)
@@ -112,35 +132,62 @@ void Shared::checkWrite(Warp &warp, const Insn &insn, unsigned lane,
         insn, lane,
         "expected bytes that nothing reads, but got shared address ", address,
         ", which an asynchronous operation reads that was not waited for");
-  if ((cell.flags & Written) && !isAfterWrite(warp, lane, cell))
-    warp.fail(insn, lane,
-              "expected a barrier between two writes of shared address ",
-              address, ", but got a race with ", threadOf(warp, cell.writer));
+  int writer = cell.flags & Written ? findRace(warp, lane, index) : -1;
+  if (writer >= 0 && !isSame)
+    warp.fail(
+        insn, lane, "expected a barrier between two writes of shared address ",
+        address, ", but got a race with ", threadOf(warp, unsigned(writer)));
   if (!(cell.flags & HasReaders))
-    return;
-  for (unsigned v = 0; v < numWarps; ++v) {
+    return writer >= 0;
+  for (unsigned v = 0; v < numReaders; ++v) {
     uint32_t &reader = readerOf(index, v);
     if (!reader)
       continue;
-    bool after = v == warp.id ? reader / 64 < warp.now() || reader % 64 == lane
-                              : warp.clock[v] >= reader / 64;
+    unsigned by = reader % 64;
+    // A warp stores matrices when all of its lanes have loaded theirs.
+    bool after = v == warp.id
+                     ? reader / 64 < warp.now() || by == lane ||
+                           (by == wholeWarp && insn.kind == Class::Matrix)
+                 : v < numWarps ? warp.clock[v] >= reader / 64
+                                : warp.clock[v + 1] >= reader / 64;
     if (!after)
       warp.fail(
           insn, lane,
           "expected a barrier between a read and a write of shared address ",
           address, ", but got a race with ",
-          threadOf(warp, v * 32 + (reader % 64 == anyLane ? 0 : reader % 64)));
+          v < numWarps ? threadOf(warp, v * 32 + (by < 32 ? by : 0))
+                       : "wgmma that the warp has not waited for");
     reader = 0;
   }
   cell.flags &= uint8_t(~HasReaders);
+  return writer >= 0;
+}
+
+void Shared::noteOther(size_t index) {
+  const Cell &cell = held.cells[index];
+  std::vector<Cell> &all = others[index];
+  if (!(cell.flags & ByMany))
+    all.clear();
+  for (Cell &other : all)
+    if (other.writer == cell.writer) {
+      other.clock = cell.clock;
+      return;
+    }
+  all.push_back(cell);
 }
 
 void Shared::write(Warp &warp, const Insn &insn, unsigned lane,
-                   uint32_t address, unsigned size) {
+                   uint32_t address, unsigned size, const uint8_t *values) {
   forCells(address, size, [&](size_t i) {
-    checkWrite(warp, insn, lane, i);
+    uint32_t at = first + uint32_t(i << shift), bytes = 1u << shift;
+    // Where a write has a part of a cell only, its bytes say nothing of it.
+    bool isSame = values && at >= address && at + bytes <= address + size &&
+                  !std::memcmp(this->at(at), values + (at - address), bytes);
+    bool isSecond = checkWrite(warp, insn, lane, i, isSame);
     Cell &cell = held.cells[i];
-    cell.flags = Written;
+    if (isSecond)
+      noteOther(i);
+    cell.flags = isSecond ? Written | ByMany : Written;
     cell.clock = warp.now();
     cell.writer = uint16_t(warp.id * 32 + lane);
   });
@@ -151,7 +198,7 @@ void Shared::atomic(Warp &warp, const Insn &insn, unsigned lane,
   forCells(address, size, [&](size_t i) {
     Cell &cell = held.cells[i];
     if (!(cell.flags & Written))
-      explainRead(warp, insn, lane, i);
+      checkRead(warp, insn, lane, i);
     // Two atomic operations are no race.
     if (!(cell.flags & ByAtomic) || (cell.flags & HasReaders))
       checkWrite(warp, insn, lane, i);
@@ -203,15 +250,21 @@ void Shared::beginAsyncRead(Warp &warp, const Insn &insn, unsigned lane,
                             uint32_t address, unsigned size) {
   forCells(address, size, [&](size_t i) {
     Cell &cell = held.cells[i];
-    if ((cell.flags & (Written | Copying | Arriving | IsBarrier)) != Written ||
-        !isAfterWrite(warp, lane, cell))
-      explainRead(warp, insn, lane, i);
-    if (!(cell.flags & ByAsync) && warp.fenced[cell.writer / 32] < cell.clock)
-      warp.fail(insn, lane == anyLane ? 0 : lane,
+    if (!isReadable(warp.clock.data(), warp.id, lane, cell))
+      checkRead(warp, insn, lane, i);
+    auto checkFence = [&](const Cell &written) {
+      if (warp.fenced[written.writer / 32] >= written.clock)
+        return;
+      warp.fail(insn, lane < 32 ? lane : 0,
                 "expected fence.proxy.async between a write of shared address ",
                 first + (i << shift),
                 " and an asynchronous read, but got none after the write of ",
-                threadOf(warp, cell.writer));
+                threadOf(warp, written.writer));
+    };
+    if (!(cell.flags & ByAsync))
+      checkFence(cell);
+    if (cell.flags & ByMany)
+      std::for_each(others[i].begin(), others[i].end(), checkFence);
     if (cell.asyncReaders < 255)
       ++cell.asyncReaders;
   });
@@ -224,6 +277,16 @@ void Shared::endAsyncRead(Warp &warp, unsigned lane, uint32_t address,
     if (cell.asyncReaders && cell.asyncReaders < 255)
       --cell.asyncReaders;
     addReader(i, warp.id) = warp.now() * 64 + lane;
+  });
+}
+
+void Shared::endGroupRead(unsigned group, uint32_t address, unsigned size,
+                          uint32_t time) {
+  forCells(address, size, [&](size_t i) {
+    Cell &cell = held.cells[i];
+    if (cell.asyncReaders && cell.asyncReaders < 255)
+      --cell.asyncReaders;
+    addReader(i, numWarps + group) = time * 64 + anyLane;
   });
 }
 
@@ -247,7 +310,8 @@ void Shared::useBarrier(Warp &warp, const Insn &insn, unsigned lane,
     if (!(cell.flags & IsBarrier))
       warp.fail(insn, lane, "expected an mbarrier at shared address ", address,
                 ", but got bytes without mbarrier.init");
-    if (!isAfterWrite(warp, lane, cell))
+    if (findRace(warp, lane, i) >= 0 &&
+        warp.inits[cell.writer / 32] < cell.clock)
       warp.fail(insn, lane,
                 "expected a barrier between mbarrier.init and a use at shared "
                 "address ",

@@ -37,14 +37,9 @@ inline bool Shared::isAfterWrite(const uint32_t *clock, unsigned id,
   return clock[writer] >= cell.clock;
 }
 
-inline bool Shared::isAfterWrite(const Warp &warp, unsigned lane,
-                                 const Cell &cell) {
-  return isAfterWrite(warp.clock.data(), warp.id, lane, cell);
-}
-
 inline uint32_t &Shared::addReader(size_t index, size_t warp) {
   if (!(held.cells.data()[index].flags & HasReaders)) {
-    for (size_t v = 0; v < numWarps; ++v)
+    for (size_t v = 0; v < numReaders; ++v)
       readerOf(index, v) = 0;
     held.cells.data()[index].flags |= HasReaders;
   }
@@ -53,7 +48,8 @@ inline uint32_t &Shared::addReader(size_t index, size_t warp) {
 
 inline bool Shared::isReadable(const uint32_t *clock, unsigned id,
                                unsigned lane, const Cell &cell) {
-  return (cell.flags & (Written | Copying | Arriving | IsBarrier)) == Written &&
+  return (cell.flags & (Written | Copying | Arriving | IsBarrier | ByMany)) ==
+             Written &&
          isAfterWrite(clock, id, lane, cell);
 }
 
@@ -65,7 +61,7 @@ inline void Shared::read(Warp &warp, const Insn &insn, unsigned lane,
   size_t end = (address - first + size - 1) >> shift;
   for (size_t i = (address - first) >> shift; i <= end; ++i) {
     if (!isReadable(clock, id, lane, held.cells.data()[i]))
-      explainRead(warp, insn, lane, i);
+      checkRead(warp, insn, lane, i);
     uint32_t &reader = addReader(i, id);
     reader = reader / 64 == now && reader != mine ? now * 64 + anyLane : mine;
   }

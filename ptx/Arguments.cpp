@@ -24,6 +24,8 @@ const char *const ptx::argumentHelp =
                     the 128 bytes that describe a tensor of SIZES, such as 64x32
                     (neighbours first), to bulk copies of BOX; SWIZZLE is 0, 32,
                     64 or 128
+  mapio:TYPE:SIZES:BOX:SWIZZLE:VALUES
+                    the same, whose tensor is printed after the run
 
 TYPE is u8, u16, u32, u64, s8, s16, s32, s64, f16, bf16, f32 or f64; b8 to b64 are
 printed in hexadecimal. VALUES is one of
@@ -192,8 +194,8 @@ static Argument readMap(const std::vector<std::string> &parts, Memory &memory) {
   unsigned type = findType(parts[1]);
   std::vector<std::string> sizes = split(parts[2], 'x'),
                            box = split(parts[3], 'x');
-  if (sizes.size() != box.size() || sizes.size() > 3)
-    sparse_opt::fail("expected sizes and a box of 1 to 3 dimensions, but got '",
+  if (sizes.size() != box.size() || sizes.size() > 5)
+    sparse_opt::fail("expected sizes and a box of 1 to 5 dimensions, but got '",
                      parts[2], "' and '", parts[3], "'");
   Argument made = makeBuffer(memory, type, readValues(types[type], parts[5]));
   TensorMap map;
@@ -227,8 +229,11 @@ static Argument readMap(const std::vector<std::string> &parts, Memory &memory) {
 Argument ptx::readArgument(const std::string &text, Memory &memory) {
   std::vector<std::string> parts = split(text, ':');
   const std::string &kind = parts[0];
-  if (kind == "map")
-    return readMap(parts, memory);
+  if (kind == "map" || kind == "mapio") {
+    Argument map = readMap(parts, memory);
+    map.printed = kind == "mapio";
+    return map;
+  }
   bool in = kind == "in" || kind == "inout",
        out = kind == "out" || kind == "zero";
   if (parts.size() != (in || out ? 3u : 2u) || parts.back().empty())

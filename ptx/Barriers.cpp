@@ -61,6 +61,13 @@ static void barrier(Warp &warp, const Insn &insn, uint32_t mask) {
   ++block.cluster->version;
 }
 
+static void leaveClusterBarrier(Warp &warp) {
+  const Cluster &cluster = *warp.block->cluster;
+  warp.acquire(cluster.doneClock, cluster.doneFenced);
+  join(warp.inits, cluster.doneInits);
+  warp.clusterArrived = false;
+}
+
 /// `aux`: 1 arrives, 2 waits. A phase is over where all warps have arrived; the
 /// next one cannot be before each of them has waited.
 static void clusterBarrier(Warp &warp, const Insn &insn, uint32_t mask) {
@@ -73,7 +80,8 @@ static void clusterBarrier(Warp &warp, const Insn &insn, uint32_t mask) {
           "expected barrier.cluster.wait between two arrivals, but got none");
     warp.clusterArrived = true;
     warp.clusterPhase = cluster.phase;
-    // A relaxed arrival orders nothing.
+    // A relaxed arrival orders nothing but what fence.mbarrier_init is for.
+    join(cluster.inits, warp.inits);
     if (!insn.imm) {
       join(cluster.clock, warp.clock);
       join(cluster.fenced, warp.fenced);
@@ -86,13 +94,13 @@ static void clusterBarrier(Warp &warp, const Insn &insn, uint32_t mask) {
     ++cluster.version;
     cluster.doneClock.swap(cluster.clock);
     cluster.doneFenced.swap(cluster.fenced);
-    cluster.clock.assign(cluster.doneClock.size(), 0);
-    cluster.fenced.assign(cluster.doneFenced.size(), 0);
+    cluster.doneInits.swap(cluster.inits);
+    for (auto *times : {&cluster.clock, &cluster.fenced, &cluster.inits})
+      times->assign(cluster.numClocks(), 0);
     for (Block &block : cluster.blocks)
       for (Warp &other : block.warps)
         if (other.status == Status::AtClusterBarrier) {
-          other.acquire(cluster.doneClock, cluster.doneFenced);
-          other.clusterArrived = false;
+          leaveClusterBarrier(other);
           other.status = Status::Running;
         }
     return;
@@ -105,13 +113,16 @@ static void clusterBarrier(Warp &warp, const Insn &insn, uint32_t mask) {
     warp.status = Status::AtClusterBarrier;
     return;
   }
-  warp.acquire(cluster.doneClock, cluster.doneFenced);
-  warp.clusterArrived = false;
+  leaveClusterBarrier(warp);
 }
 
 static void fence(Warp &, const Insn &, uint32_t) {}
 
-static void initFence(Warp &warp, const Insn &, uint32_t) { publish(warp); }
+static void initFence(Warp &warp, const Insn &, uint32_t) {
+  publish(warp);
+  warp.inits[warp.id] = warp.now();
+  warp.tick();
+}
 
 /// What this warp did, and what it comes after, is visible to the asynchronous
 /// proxy from here on.
@@ -143,6 +154,8 @@ static void proxyFence(Warp &warp, const Insn &, uint32_t) {
                   cluster.clusterArrived, " and a deadlock");
       if (warp.status == Status::AtRegisters)
         failForRegisters(warp, insn, lane);
+      if (warp.kernel->code[group.pc].kind == Class::Matrix)
+        checkIssued(cluster);
       warp.fail(insn, lane,
                 "expected an mbarrier to complete, but got a deadlock");
     }

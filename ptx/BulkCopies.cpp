@@ -25,9 +25,9 @@ void ptx::land(Cluster &cluster, BulkCopy &copy) {
     // What arrives twice leaves nothing to wait for.
     barrier.pending -= barrier.pending != 0;
   }
-  barrier.clock.resize(cluster.numWarps() + 1);
-  barrier.fenced.resize(cluster.numWarps() + 1);
-  barrier.clock.back() = now;
+  barrier.clock.resize(cluster.numClocks());
+  barrier.fenced.resize(cluster.numClocks());
+  barrier.clock[cluster.numWarps()] = now;
   completePhase(cluster, barrier);
 }
 
@@ -90,28 +90,29 @@ static Box boxOf(const TensorMap &map, const int32_t *at) {
   box.swizzle = map.swizzle;
   unsigned size = map.elementBytes;
   uint32_t row = map.box[0] * size;
-  uint32_t height = map.dimensions > 1 ? map.box[1] : 1;
-  uint32_t depth = map.dimensions > 2 ? map.box[2] : 1;
-  for (uint32_t z = 0; z < depth; ++z)
-    for (uint32_t y = 0; y < height; ++y) {
-      int64_t line = map.dimensions > 1 ? int64_t(at[1]) + y : 0;
-      int64_t plane = map.dimensions > 2 ? int64_t(at[2]) + z : 0;
-      bool inside = line >= 0 && plane >= 0 &&
-                    (map.dimensions < 2 || uint64_t(line) < map.size[1]) &&
-                    (map.dimensions < 3 || uint64_t(plane) < map.size[2]);
-      for (uint32_t byte = 0; byte < row; byte += 16) {
-        int64_t begin = int64_t(at[0]) * size + byte, end = begin + 16;
-        int64_t first = std::max<int64_t>(begin, 0);
-        int64_t last = std::min<int64_t>(end, int64_t(map.size[0] * size));
-        bool any = inside && first < last;
-        box.from.push_back(any ? map.address + uint64_t(line) * map.stride[0] +
-                                     uint64_t(plane) * map.stride[1] +
-                                     uint64_t(first)
-                               : 0);
-        box.skipped.push_back(uint16_t(any ? first - begin : 0));
-        box.valid.push_back(uint16_t(any ? last - first : 0));
-      }
+  uint32_t lines = 1;
+  for (unsigned i = 1; i < map.dimensions; ++i)
+    lines *= map.box[i];
+  for (uint32_t line = 0; line < lines; ++line) {
+    bool inside = true;
+    uint64_t begin = map.address;
+    uint32_t rest = line;
+    for (unsigned i = 1; i < map.dimensions; ++i) {
+      int64_t place = int64_t(at[i]) + rest % map.box[i];
+      rest /= map.box[i];
+      inside &= place >= 0 && uint64_t(place) < map.size[i];
+      begin += uint64_t(place) * map.stride[i - 1];
     }
+    for (uint32_t byte = 0; byte < row; byte += 16) {
+      int64_t from = int64_t(at[0]) * size + byte, to = from + 16;
+      int64_t first = std::max<int64_t>(from, 0);
+      int64_t last = std::min<int64_t>(to, int64_t(map.size[0] * size));
+      bool any = inside && first < last;
+      box.from.push_back(any ? begin + uint64_t(first) : 0);
+      box.skipped.push_back(uint16_t(any ? first - from : 0));
+      box.valid.push_back(uint16_t(any ? last - first : 0));
+    }
+  }
   return box;
 }
 
@@ -126,7 +127,7 @@ static Box readBox(Warp &warp, const Insn &insn, unsigned lane,
     if (map.dimensions != dimensions)
       warp.fail(insn, lane, "expected a tensor of ", dimensions,
                 " dimensions, but got ", map.dimensions);
-    int32_t at[3] = {};
+    int32_t at[5] = {};
     for (unsigned i = 0; i < dimensions; ++i)
       at[i] = int32_t(warp.lanes<uint32_t>(slots[i])[lane]);
     return boxOf(map, at);
@@ -193,10 +194,10 @@ static void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
       if (targets ? !(targets >> block.rank & 1) : &block != own)
         continue;
       block.shared.useBarrier(warp, insn, lane, uint32_t(barrier));
-      if (!block.mbarriers[uint32_t(barrier)].published)
+      if (&block != warp.block && !block.mbarriers[uint32_t(barrier)].published)
         warp.fail(insn, lane,
                   "expected fence.mbarrier_init or fence.proxy.async between "
-                  "mbarrier.init and a bulk copy, but got none");
+                  "mbarrier.init and another block's bulk copy, but got none");
       copy.block = &block;
       copy.to = uint32_t(to);
       copy.barrier = uint32_t(barrier);
@@ -227,8 +228,32 @@ static void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
+/// The lanes of `mask` without those that copy what a lane before them does:
+/// machine code has one copy for them.
+static uint32_t differentCopies(Warp &warp, const Insn &insn, uint32_t mask) {
+  const uint32_t *slots = warp.list(insn);
+  uint32_t different = 0;
+  forLanes(mask, [&](unsigned lane) {
+    bool isNew = true;
+    forLanes(different, [&](unsigned other) {
+      bool same =
+          warp.addressOf(insn, 0, lane) == warp.addressOf(insn, 0, other) &&
+          warp.addressOf(insn, 1, lane) == warp.addressOf(insn, 1, other);
+      for (uint32_t i = 0; i < insn.count; ++i) {
+        const uint32_t *values = warp.lanes<uint32_t>(slots[i]);
+        same &= values[lane] == values[other];
+      }
+      isNew &= !same;
+    });
+    different |= uint32_t(isNew) << lane;
+  });
+  return different;
+}
+
 /// op[0] is the target, op[1] the source in shared memory.
 static void copyOut(Warp &warp, const Insn &insn, uint32_t mask) {
+  if (insn.aux & 7)
+    mask = differentCopies(warp, insn, mask);
   forLanes(mask, [&](unsigned lane) {
     uint64_t global = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
     uint64_t from = warp.addressOf(insn, 1, lane) + uint64_t(insn.imm2);
@@ -309,10 +334,9 @@ bool ptx::decodeBulkCopy(Decoder &d) {
   if (decodeGroups(d))
     return true;
   bool tensor = d.take("tensor");
-  int dimensions = tensor ? d.choose({"1d", "2d", "3d"}) + 1 : 0;
+  int dimensions = tensor ? d.choose({"1d", "2d", "3d", "4d", "5d"}) + 1 : 0;
   if (tensor && !dimensions)
-    d.fail("expected '.1d', '.2d' or '.3d', but got '", d.statement.opcode,
-           "'");
+    d.fail("expected '.1d' to '.5d', but got '", d.statement.opcode, "'");
   d.take("tile");
   // The spaces stand in the order target, source.
   bool stores =

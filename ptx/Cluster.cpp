@@ -92,7 +92,7 @@ static uint64_t valueOf(Special special, const Warp &warp, unsigned lane) {
   case Special::DynamicSmemSize:
     return launch.options->dynamicShared;
   case Special::TotalSmemSize:
-    return launch.sharedEnd - sharedBase;
+    return launch.sharedEnd - launch.options->sharedOffset - sharedBase;
   // Clocks are the number of the cluster: the same in every run.
   case Special::Clock:
   case Special::Clock64:
@@ -113,6 +113,9 @@ Cluster::Cluster(const Launch &launch)
     : launch(&launch), blocks(launch.cluster.count()) {
   const Kernel &kernel = *launch.kernel;
   unsigned threads = unsigned(launch.block.count());
+  const std::vector<bool> &marked = kernel.accumulators;
+  if (std::find(marked.begin(), marked.end(), true) != marked.end())
+    numGroups = unsigned(blocks.size()) * ((threads + 127) / 128);
   for (unsigned rank = 0; rank < blocks.size(); ++rank) {
     Block &block = blocks[rank];
     block.cluster = this;
@@ -139,8 +142,10 @@ Cluster::Cluster(const Launch &launch)
       };
       for (const Constant &constant : kernel.constants)
         fill(constant.slot, constant.wide,
-             constant.value |
-                 (constant.isShared ? sharedBits(*this, block) : 0));
+             constant.isShared
+                 ? (constant.value + launch.options->sharedOffset) |
+                       sharedBits(*this, block)
+                 : constant.value);
       for (size_t j = 0; j < kernel.addresses.size(); ++j)
         fill(kernel.addresses[j].first, true, launch.addresses[j]);
       warp.local.resize(size_t(kernel.localBytes) * 32);
@@ -162,15 +167,16 @@ void Cluster::start(uint64_t number) {
   executed = 0;
   arrivals = 0;
   clusterArrived = 0;
-  unsigned all = numWarps();
-  clock.assign(all + 1, 0);
-  fenced.assign(all + 1, 0);
+  unsigned all = numWarps(), clocks = numClocks();
+  for (auto *times :
+       {&clock, &fenced, &inits, &doneClock, &doneFenced, &doneInits})
+    times->assign(clocks, 0);
   phase = 0;
   for (Block &block : blocks) {
     block.index = {first.x + block.rank % size.x,
                    first.y + block.rank / size.x % size.y,
                    first.z + block.rank / size.x / size.y};
-    block.shared.reset(launch->sharedEnd, kernel.sharedShift, all);
+    block.shared.reset(launch->sharedEnd, kernel.sharedShift, all, numGroups);
     block.mbarriers.clear();
     block.wgmma.assign((block.warps.size() + 3) / 4, {});
     block.registerChanges.assign((block.warps.size() + 3) / 4, {});
@@ -185,8 +191,8 @@ void Cluster::start(uint64_t number) {
       warp.predicates.assign(kernel.numPredicates, 0);
       warp.predicatesInitialised.assign(kernel.numPredicates, 0);
       warp.localWritten.assign(warp.local.size(), 0);
-      warp.clock.assign(all + 1, 0);
-      warp.fenced.assign(all + 1, 0);
+      for (auto *times : {&warp.clock, &warp.fenced, &warp.inits})
+        times->assign(clocks, 0);
       warp.clock[warp.id] = 1;
       warp.copies.clear();
       std::fill(std::begin(warp.copyGroup), std::end(warp.copyGroup), 0);

@@ -13,6 +13,13 @@ static void trap(Warp &warp, const Insn &insn, uint32_t mask) {
             "expected a kernel that ends by itself, but got a trap");
 }
 
+/// What the text only declares, such as printf, is of the driver.
+static void callDriver(Warp &warp, const Insn &insn, uint32_t mask) {
+  warp.fail(insn, unsigned(__builtin_ctz(mask)),
+            "expected a function whose body the text has, but got a call of "
+            "another one");
+}
+
 /// Lets the other lanes and warps run.
 static void sleep(Warp &warp, const Insn &, uint32_t) {
   ++warp.block->cluster->version;
@@ -70,6 +77,11 @@ bool ptx::decodeControl(Decoder &d) {
     d.expectOperands(0);
     d.insn.kind = Class::Control;
     d.insn.handler = trap;
+    return true;
+  }
+  if (name == "call") {
+    d.insn.kind = Class::Control;
+    d.insn.handler = callDriver;
     return true;
   }
   if (name == "prefetch" || name == "prefetchu")

@@ -291,6 +291,12 @@ Insn ptx::decode(KernelBuilder &builder, const Statement &statement) {
     d.insn.kind = Class::Other;
     if (known(d)) {
       d.done();
+      unsigned version = builder.program.version;
+      if (unsigned needed = versionOf(statement.opcode);
+          version && version < needed)
+        d.fail("expected .version ", needed / 10, ".", needed % 10,
+               " or newer for '", statement.opcode, "', but got ", version / 10,
+               ".", version % 10);
       Insn insn = d.finish();
       findResources(statement.opcode, insn);
       return insn;

@@ -14,6 +14,9 @@ namespace ptx {
 /// Notes which unit an instruction occupies, and the FLOPs of a product.
 void findResources(std::string_view opcode, Insn &insn);
 
+/// The .version of PTX, times 10, that has an instruction; 0 where all do.
+unsigned versionOf(std::string_view opcode);
+
 /// Decodes a statement; fails where anything of it is unknown.
 Insn decode(KernelBuilder &builder, const Statement &statement);
 

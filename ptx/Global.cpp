@@ -215,3 +215,25 @@ void ptx::readGlobal(Warp &warp, const Insn &insn, uint32_t mask,
                                         Access::Read);
   });
 }
+
+void ptx::checkConstant(Warp &warp, const Insn &insn, uint32_t mask,
+                        const uint64_t *addresses, unsigned size) {
+  const Launch &launch = *warp.block->cluster->launch;
+  unsigned shift = launch.memory->granuleShift();
+  if (!launch.options->findsGlobalRaces)
+    return;
+  Visitor visitor(warp, 0);
+  forLanes(mask, [&](unsigned lane) {
+    const Allocation *found = launch.memory->find(addresses[lane]);
+    uint64_t offset = addresses[lane] - found->address;
+    for (uint64_t i = offset >> shift; i <= (offset + size - 1) >> shift; ++i) {
+      uint64_t state = found->shadow[i].blocks.load(std::memory_order_acquire);
+      bool isWritten = state >> 49 == visitor.launch && (state >> 24 & several);
+      if (isWritten)
+        warp.fail(insn, lane,
+                  "expected memory that nothing writes in a launch for "
+                  "ld.global.nc, but got a write of global address ",
+                  found->address + (i << shift));
+    }
+  });
+}

@@ -183,6 +183,31 @@ static void withCarry(Warp &warp, const Insn &insn, uint32_t mask) {
     warp.setPredicate(insn.op[3], mask, out);
 }
 
+/// a * b + c + carry in, the lower or the upper half of the product. The list
+/// is the carry; `aux` has the bits of Carries.
+enum Carries : uint32_t { CarryIn = 1, CarryOut = 2, UpperHalf = 4 };
+
+template <typename T>
+static void multiplyWithCarry(Warp &warp, const Insn &insn, uint32_t mask) {
+  using Unsigned = std::make_unsigned_t<T>;
+  auto *d = warp.lanes<T>(insn.op[0]);
+  const auto *a = warp.lanes<T>(insn.op[1]);
+  const auto *b = warp.lanes<T>(insn.op[2]);
+  const auto *c = warp.lanes<T>(insn.op[3]);
+  uint32_t slot = warp.list(insn)[0], out = 0;
+  uint32_t carry = insn.aux & CarryIn ? warp.predicate(insn, slot, mask) : 0;
+  forLanes(mask, [&](unsigned i) {
+    T x = valueOf<T>(a[i]), y = valueOf<T>(b[i]);
+    auto product =
+        Unsigned(insn.aux & UpperHalf ? MulHigh()(x, y) : MulLow()(x, y));
+    auto sum = (unsigned __int128)(product) + Unsigned(c[i]) + (carry >> i & 1);
+    d[i] = storageOf<T>(T(sum));
+    out |= uint32_t(sum >> (8 * sizeof(T)) & 1) << i;
+  });
+  if (insn.aux & CarryOut)
+    warp.setPredicate(slot, mask, out);
+}
+
 static bool isWhole(Type type) { return isUnsigned(type) || isSigned(type); }
 
 static bool decodeMultiply(Decoder &d) {
@@ -233,6 +258,25 @@ static bool decodeMultiply(Decoder &d) {
   return true;
 }
 
+static bool decodeProductCarry(Decoder &d) {
+  d.insn.aux = (d.name == "madc" ? CarryIn : 0) | (d.take("cc") ? CarryOut : 0);
+  int part = d.choose({"lo", "hi"});
+  Type type = d.type();
+  if (part < 0 || !isWhole(type) || sizeOf(type) < 4)
+    failType(d);
+  d.insn.aux |= part ? UpperHalf : 0;
+  operands(d, type, 3);
+  d.list(d.builder.carry());
+  Handler *&handler = d.insn.handler;
+  if (sizeOf(type) == 4)
+    handler = isSigned(type) ? multiplyWithCarry<int32_t>
+                             : multiplyWithCarry<uint32_t>;
+  else
+    handler = isSigned(type) ? multiplyWithCarry<int64_t>
+                             : multiplyWithCarry<uint64_t>;
+  return true;
+}
+
 static bool decodeCarry(Decoder &d) {
   bool subtracts = d.name == "subc" || d.name == "sub";
   bool in = d.name == "addc" || d.name == "subc";
@@ -256,8 +300,8 @@ static bool decodeCarry(Decoder &d) {
 bool ptx::decodeInteger(Decoder &d) {
   std::string_view name = d.name, opcode = d.statement.opcode;
   static constexpr std::string_view known[] = {
-      "add", "sub", "mul", "mad",   "div", "rem",  "neg",
-      "abs", "min", "max", "mul24", "sad", "addc", "subc"};
+      "add", "sub", "mul",   "mad", "div",  "rem",  "neg", "abs",
+      "min", "max", "mul24", "sad", "addc", "subc", "madc"};
   bool mine = false;
   for (std::string_view other : known)
     mine |= name == other;
@@ -266,10 +310,12 @@ bool ptx::decodeInteger(Decoder &d) {
   if (!mine || !last || isFloat(*last))
     return false;
   d.insn.kind = Class::Integer;
+  bool carries = opcode.find(".cc.") != std::string_view::npos;
+  if (name == "madc" || (name == "mad" && carries))
+    return decodeProductCarry(d);
   if (name == "mul" || name == "mad")
     return decodeMultiply(d);
-  if (name == "addc" || name == "subc" ||
-      opcode.find(".cc.") != std::string_view::npos)
+  if (name == "addc" || name == "subc" || carries)
     return decodeCarry(d);
   bool saturates = (name == "add" || name == "sub") && d.take("sat");
   bool clamps = (name == "min" || name == "max") && d.take("relu");

@@ -70,6 +70,9 @@ private:
 struct LaunchOptions {
   Dim grid, block, cluster;
   unsigned dynamicShared = 0;
+  /// Bytes by which shared memory begins behind a multiple of 1024, as it may:
+  /// a multiple of the alignment of each of its variables, and of 16.
+  unsigned sharedOffset = 0;
   std::vector<uint8_t> parameters;
   const Chip *chip = nullptr; ///< null: the chip of the module's target
   /// Of the processor; 0: PTX_RUN_THREADS of the environment, or one a core.

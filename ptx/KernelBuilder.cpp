@@ -26,11 +26,12 @@ void KernelBuilder::declare(std::string_view name, Type type, int line) {
 void KernelBuilder::declareMany(std::string_view prefix, unsigned count,
                                 Type type, int line) {
   uint8_t bytes = uint8_t(sizeOf(type));
-  if (scopes.size() > 1) {
+  if (scopes.size() > 1 && !scopes.back().isFunction) {
     failAt(line,
            "expected registers by number at the top of a kernel, but got '",
            prefix, "' in braces");
   }
+  std::vector<Range> &ranges = scopes.back().ranges;
   for (const Range &range : ranges)
     if (range.prefix == prefix)
       failAt(line, "expected one register '", prefix, "', but got two");
@@ -88,24 +89,26 @@ void KernelBuilder::close() {
 }
 
 std::optional<Register> KernelBuilder::find(std::string_view name) {
-  for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
-    auto found = scope->registers.find(name);
-    if (found != scope->registers.end())
-      return found->second;
-  }
   // %r12 of %r<13>
   size_t digits = name.size();
   while (digits && name[digits - 1] >= '0' && name[digits - 1] <= '9')
     --digits;
-  if (digits < name.size() && name.size() - digits < 9 &&
-      (name[digits] != '0' || name.size() == digits + 1)) {
-    unsigned number = 0;
-    for (char c : name.substr(digits))
-      number = number * 10 + unsigned(c - '0');
-    for (const Range &range : ranges)
-      if (range.prefix == name.substr(0, digits) && number < range.count)
-        return Register{range.first + number * (range.bytes == 8 ? 2 : 1),
-                        range.bytes};
+  bool isNumbered = digits < name.size() && name.size() - digits < 9 &&
+                    (name[digits] != '0' || name.size() == digits + 1);
+  unsigned number = 0;
+  for (char c : name.substr(isNumbered ? digits : name.size()))
+    number = number * 10 + unsigned(c - '0');
+  for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
+    auto found = scope->registers.find(name);
+    if (found != scope->registers.end())
+      return found->second;
+    if (isNumbered)
+      for (const Range &range : scope->ranges)
+        if (range.prefix == name.substr(0, digits) && number < range.count)
+          return Register{range.first + number * (range.bytes == 8 ? 2 : 1),
+                          range.bytes};
+    if (scope->isFunction)
+      break;
   }
   return std::nullopt;
 }
@@ -115,6 +118,8 @@ const Place *KernelBuilder::findPlace(std::string_view name) const {
     auto found = scope->places.find(name);
     if (found != scope->places.end())
       return &found->second;
+    if (scope->isFunction)
+      break;
   }
   auto found = moduleNames.find(name);
   return found == moduleNames.end() ? nullptr : &found->second;

@@ -37,8 +37,11 @@ public:
     open();
   }
 
-  /// A scope in braces.
-  void open() { scopes.emplace_back(); }
+  /// A scope in braces; that of a function sees no names of its caller.
+  void open(bool isFunction = false) {
+    scopes.emplace_back();
+    scopes.back().isFunction = isFunction;
+  }
   void close();
   /// Ends the kernel, the last of whose instructions returns.
   void finish();
@@ -78,7 +81,16 @@ public:
   uint32_t staticShared = 0;
 
 private:
+  /// `%r<8>` without eight entries.
+  struct Range {
+    std::string_view prefix;
+    unsigned count;
+    uint32_t first;
+    uint8_t bytes;
+  };
   struct Scope {
+    bool isFunction = false;
+    std::vector<Range> ranges;
     std::unordered_map<std::string_view, Register> registers;
     std::unordered_map<std::string_view, Place> places;
     std::unordered_map<std::string_view, uint32_t> labels;
@@ -88,19 +100,11 @@ private:
     std::string_view label;
     int line, place;
   };
-  /// `%r<8>` without eight entries.
-  struct Range {
-    std::string_view prefix;
-    unsigned count;
-    uint32_t first;
-    uint8_t bytes;
-  };
   uint32_t makeSlots(unsigned count, uint8_t bytes, int line);
 
   const std::map<std::string_view, Place> &moduleNames;
   std::optional<uint32_t> scratchSlot, carryPredicate;
   std::vector<Scope> scopes;
-  std::vector<Range> ranges;
   std::vector<Jump> jumps;
   std::map<std::string_view, std::vector<std::string_view>> targetLists;
   std::map<std::tuple<uint64_t, bool, bool>, uint32_t> constants;

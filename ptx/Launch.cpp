@@ -82,8 +82,14 @@ static void checkShared(Launch &launch) {
     sparse_opt::fail(
         "expected at most 49152 bytes of static shared memory, but got ",
         launch.kernel->info.staticShared);
-  launch.dynamicBegin = uint32_t(begin);
-  launch.sharedEnd = uint32_t(end);
+  unsigned offset = launch.options->sharedOffset,
+           most = launch.kernel->sharedAlign;
+  if (offset % most || offset >= 1024)
+    sparse_opt::fail(
+        "expected an offset of shared memory that is a multiple of ", most,
+        " below 1024, but got ", offset);
+  launch.dynamicBegin = uint32_t(begin + offset);
+  launch.sharedEnd = uint32_t(end + offset);
 }
 
 /// The launch that `options` ask for; refuses what its chip does not do.

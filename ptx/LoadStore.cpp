@@ -9,8 +9,10 @@ using namespace ptx;
 
 namespace {
 /// Bits of Insn::aux: bytes of an element, whether it is signed, whether its
-/// registers have 64 bits, and the space.
-constexpr uint32_t signedBit = 16, wideBit = 32, spaceShift = 8;
+/// registers have 64 bits, whether nothing writes it in the launch (.nc), and
+/// the space.
+constexpr uint32_t signedBit = 16, wideBit = 32, constantBit = 64,
+                   spaceShift = 8;
 } // namespace
 
 static Space spaceOf(const Insn &insn) {
@@ -69,17 +71,18 @@ static Space resolve(const Insn &insn, uint64_t &address) {
 }
 
 /// Where the bytes of a lane lie, after every check. `address` becomes that in
-/// its space.
+/// its space; `values` are those that a store writes.
 static uint8_t *access(Warp &warp, const Insn &insn, unsigned lane,
-                       uint64_t &address, unsigned bytes, bool writes,
+                       uint64_t &address, unsigned bytes, const uint8_t *values,
                        Space &space) {
+  bool writes = values;
   space = resolve(insn, address);
   checkAlignment(warp, insn, lane, address, bytes);
   switch (space) {
   case Space::Shared: {
     Block &block = blockOf(warp, insn, lane, address, bytes);
     if (writes)
-      block.shared.write(warp, insn, lane, uint32_t(address), bytes);
+      block.shared.write(warp, insn, lane, uint32_t(address), bytes, values);
     else
       block.shared.read(warp, insn, lane, uint32_t(address), bytes);
     return block.shared.at(uint32_t(address));
@@ -184,9 +187,11 @@ static void load(Warp &warp, const Insn &insn, uint32_t mask) {
   } else {
     forLanes(mask, [&](unsigned lane) {
       from[lane] =
-          access(warp, insn, lane, addresses[lane], bytes, false, space);
+          access(warp, insn, lane, addresses[lane], bytes, nullptr, space);
     });
   }
+  if (insn.aux & constantBit)
+    checkConstant(warp, insn, mask, addresses, bytes);
   fill(warp, insn, mask, from);
   count(warp, addresses, mask, bytes, space, Access::Read);
 }
@@ -198,14 +203,16 @@ static void store(Warp &warp, const Insn &insn, uint32_t mask) {
   Space space = Space::Global;
   forLanes(mask, [&](unsigned lane) {
     uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
-    uint8_t *to = access(warp, insn, lane, address, bytes, true, space);
-    addresses[lane] = address;
+    uint8_t values[16];
     for (uint32_t i = 0; i < insn.count; ++i) {
       uint64_t value = insn.aux & wideBit
                            ? warp.lanes<uint64_t>(slots[i])[lane]
                            : warp.lanes<uint32_t>(slots[i])[lane];
-      std::memcpy(to + i * size, &value, size);
+      std::memcpy(values + i * size, &value, size);
     }
+    uint8_t *to = access(warp, insn, lane, address, bytes, values, space);
+    addresses[lane] = address;
+    std::memcpy(to, values, bytes);
   });
   count(warp, addresses, mask, bytes, space, Access::Write);
 }
@@ -253,11 +260,18 @@ bool ptx::decodeLoadStore(Decoder &d) {
                                      Space::Local, Space::Global, Space::Shared,
                                      Space::Shared};
   Space space = place < 0 ? Space::Generic : spaces[place];
-  if (!loads && (place == 0 || place == 4))
+  if (space == Space::Param && d.size() == 2) {
+    // Those of calls are variables of the thread.
+    const Operand &at = d.operand(loads ? 1 : 0);
+    const Place *variable =
+        at.kind == Operand::Address ? d.builder.findPlace(at.name) : nullptr;
+    if (variable && variable->space == Place::Local)
+      space = Space::Local;
+  }
+  if (!loads && (space == Space::Param || place == 4))
     d.fail("expected a space that is written, but got '", d.statement.opcode,
            "'");
-  if (loads && place == 1)
-    d.take("nc");
+  bool isConstant = loads && place == 1 && d.take("nc");
   decodeHints(d, loads);
   int vector = d.choose({"v2", "v4"});
   unsigned count = vector < 0 ? 1 : vector ? 4 : 2;
@@ -287,7 +301,7 @@ bool ptx::decodeLoadStore(Decoder &d) {
   }
   d.address(at, 0, space, d.insn.imm);
   d.insn.aux = size | (isSigned(type) ? signedBit : 0) | (wide ? wideBit : 0) |
-               uint32_t(space) << spaceShift;
+               (isConstant ? constantBit : 0) | uint32_t(space) << spaceShift;
   d.insn.handler = space == Space::Param ? loadParameter : loads ? load : store;
   if (!loads && (space == Space::Shared || space == Space::Generic))
     d.storesShared(size * count);

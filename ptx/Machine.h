@@ -53,6 +53,7 @@ struct WgmmaState {
   };
   struct Pending {
     uint64_t group;
+    uint64_t number; ///< of the products that the warp has issued
     std::vector<Use> reads;
     std::vector<uint32_t> accumulators;
   };
@@ -89,8 +90,10 @@ struct Warp {
 
   // What happened before: clock[v] is the time of warp v whose accesses this
   // one comes after; fenced[v] the same for accesses through the asynchronous
-  // proxy. The last entry is of bulk copies, which have no warp.
-  std::vector<uint32_t> clock, fenced;
+  // proxy, inits[v] for mbarrier.init. Behind the warps comes an entry of bulk
+  // copies, which have no warp, and one a warpgroup, whose times are its
+  // products by wgmma.
+  std::vector<uint32_t> clock, fenced, inits;
 
   std::vector<AsyncCopy> copies;
   uint32_t copyGroup[32] = {}, copySerial = 0;
@@ -242,8 +245,9 @@ struct Cluster {
   uint64_t executed = 0;
   uint32_t arrivals = 0; ///< the time of bulk copies, which have no warp
   uint32_t clusterArrived = 0;
-  uint64_t phase = 0; ///< of the cluster's barrier
-  std::vector<uint32_t> clock, fenced, doneClock, doneFenced;
+  uint64_t phase = 0;     ///< of the cluster's barrier
+  unsigned numGroups = 0; ///< warpgroups of a kernel with wgmma
+  std::vector<uint32_t> clock, fenced, inits, doneClock, doneFenced, doneInits;
 
   explicit Cluster(const Launch &launch);
   void count(const Insn &insn) {
@@ -255,6 +259,7 @@ struct Cluster {
   unsigned numWarps() const {
     return unsigned(blocks.size() * blocks[0].warps.size());
   }
+  unsigned numClocks() const { return numWarps() + 1 + numGroups; }
 };
 
 // Wgmma.cpp: all warps of a group have issued the same.
@@ -278,6 +283,9 @@ uint8_t *accessGlobal(Warp &warp, const Insn &insn, unsigned lane,
 void readGlobal(Warp &warp, const Insn &insn, uint32_t mask,
                 const uint64_t *addresses, unsigned bytes,
                 const uint8_t **from);
+/// Nothing has written what the lanes of `mask` read, in this launch.
+void checkConstant(Warp &warp, const Insn &insn, uint32_t mask,
+                   const uint64_t *addresses, unsigned bytes);
 // Traffic.cpp
 void countShared(Counts &counts, const uint64_t *addresses, uint32_t mask,
                  unsigned bytes);

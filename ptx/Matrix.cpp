@@ -77,7 +77,7 @@ static void loadMatrix(Warp &warp, const Insn &insn, uint32_t) {
                 "expected an address that is a multiple of 16, but got ",
                 address);
     Block &block = blockOf(warp, insn, lane, address, 16);
-    block.shared.read(warp, insn, anyLane, uint32_t(address), 16);
+    block.shared.read(warp, insn, wholeWarp, uint32_t(address), 16);
     rows[lane] = block.shared.at(uint32_t(address));
     addresses[lane] = address;
   }
@@ -123,7 +123,8 @@ static void storeMatrix(Warp &warp, const Insn &insn, uint32_t) {
       uint16_t value = uint16_t(bits >> (16 * (col % 2)));
       // Each lane writes its own elements.
       block.shared.write(warp, insn, 4 * row + col / 2,
-                         uint32_t(address) + 2 * e, 2);
+                         uint32_t(address) + 2 * e, 2,
+                         reinterpret_cast<const uint8_t *>(&value));
       std::memcpy(to + 2 * e, &value, 2);
     }
   }

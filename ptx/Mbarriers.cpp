@@ -91,7 +91,7 @@ static void invalidate(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 namespace {
-enum : uint32_t { Arrives = 1, Expects = 2 };
+enum : uint32_t { Arrives = 1, Expects = 2, Relaxed = 4 };
 } // namespace
 
 /// `aux` says what it does; op[1] is the token, op[2] the count of arrivals,
@@ -117,15 +117,19 @@ static void arrive(Warp &warp, const Insn &insn, uint32_t mask) {
       warp.fail(insn, lane, "expected 1 to ", barrier.pending,
                 " arrivals at an mbarrier, but got ", arrivals[lane]);
     barrier.pending -= arrivals[lane];
-    mergeClocks(barrier.clock, warp.clock);
-    mergeClocks(barrier.fenced, warp.fenced);
+    // A relaxed arrival orders nothing.
+    if (!(insn.aux & Relaxed)) {
+      mergeClocks(barrier.clock, warp.clock);
+      mergeClocks(barrier.fenced, warp.fenced);
+    }
     completePhase(cluster, barrier);
   });
   warp.tick();
 }
 
-/// Bits of Insn::aux of a wait: it has a parity, no token; it may suspend.
-constexpr uint32_t parityBit = 1, triesBit = 2;
+/// Bits of Insn::aux of a wait: it has a parity, no token; it may suspend; it
+/// is relaxed, so that nothing comes after it.
+constexpr uint32_t parityBit = 1, triesBit = 2, relaxedBit = 4;
 
 /// op[1] is the predicate, op[2] the parity or token.
 static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
@@ -149,7 +153,7 @@ static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
       done = token[lane] != barrier.phase;
     }
     complete |= uint32_t(done) << lane;
-    if (done)
+    if (done && !(insn.aux & relaxedBit))
       warp.acquire(barrier.doneClock, barrier.doneFenced);
   });
   warp.setPredicate(insn.op[1], mask, complete);
@@ -158,9 +162,11 @@ static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
                   warp.block->cluster->launch->options->suspendsWaits;
 }
 
-static void decodeScope(Decoder &d) {
-  d.choose({"release", "acquire", "relaxed"});
+/// Says whether the order is relaxed.
+static bool decodeScope(Decoder &d) {
+  bool isRelaxed = d.choose({"release", "acquire", "relaxed"}) == 2;
   d.choose({"cta", "cluster"});
+  return isRelaxed;
 }
 
 static bool decodeWait(Decoder &d) {
@@ -168,8 +174,7 @@ static bool decodeWait(Decoder &d) {
   if (!tries)
     d.expect("test_wait");
   d.require(tries ? 90 : 80);
-  bool parity = d.take("parity");
-  decodeScope(d);
+  bool parity = d.take("parity"), isRelaxed = decodeScope(d);
   d.choose({"shared", "shared::cta"});
   d.expect("b64");
   d.expectOperands(3, tries ? 4 : 3);
@@ -178,7 +183,8 @@ static bool decodeWait(Decoder &d) {
   d.insn.op[2] = d.use(2, parity ? Type::U32 : Type::U64);
   if (d.size() == 4)
     d.use(3, Type::U32); // a hint of how long to wait
-  d.insn.aux = (parity ? parityBit : 0) | (tries ? triesBit : 0);
+  d.insn.aux = (parity ? parityBit : 0) | (tries ? triesBit : 0) |
+               (isRelaxed ? relaxedBit : 0);
   d.insn.flags |= MayWait;
   d.insn.handler = wait;
   return true;
@@ -205,7 +211,8 @@ bool ptx::decodeMbarrier(Decoder &d) {
     return decodeWait(d);
   if (expects)
     d.require(90);
-  decodeScope(d);
+  if (decodeScope(d))
+    d.insn.aux |= Relaxed;
   bool remote = d.take("shared::cluster");
   if (!remote)
     d.choose({"shared", "shared::cta"});

@@ -20,7 +20,9 @@ private:
   // ParserModule.cpp: what is outside of bodies.
   void parseTarget();
   void parseEntry();
-  void skipFunction();
+  void skipBraces();
+  void parseFunction();
+  std::vector<std::string_view> parseFormals();
   void parseParameters(Kernel &kernel);
   void parseDirectives(Kernel &kernel);
   Dim parseDim();
@@ -30,6 +32,10 @@ private:
 
   // ParserBody.cpp: bodies and statements.
   void parseBody(KernelBuilder &builder);
+  /// Up to the brace that ends it; returns the line of that.
+  int parseBlock(KernelBuilder &builder);
+  void parseCall(KernelBuilder &builder);
+  std::vector<std::string_view> parseActuals();
   void parseRegisters(KernelBuilder &builder);
   void parsePlace(KernelBuilder &builder, Place::Space space);
   Statement parseStatement();
@@ -72,7 +78,13 @@ private:
   size_t next = 0;
   Program &program;
   std::map<std::string_view, Place> names; ///< variables of the module
-  unsigned sharedOfModule = 0, dynamicAlign = 16;
+  struct Function {
+    std::vector<std::string_view> formals; ///< results, then parameters
+    size_t body = 0; ///< the token of its first brace; 0: it has none
+  };
+  std::map<std::string_view, Function> functions;
+  std::vector<std::string_view> calls; ///< that are being parsed
+  unsigned sharedOfModule = 0, dynamicAlign = 16, sharedAlign = 16;
 };
 
 } // namespace ptx

@@ -4,6 +4,7 @@
 
 #include "Decoder.h"
 #include "Parser.h"
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -168,6 +169,8 @@ void Parser::parsePlace(KernelBuilder &builder, Place::Space space) {
   if (made.unsized || made.bytes() > 1u << 20)
     failAt(line, "expected a variable of at most 1 MiB, but got '", made.name,
            "'");
+  if (space == Place::Shared)
+    sharedAlign = std::max(sharedAlign, made.align);
   uint32_t &end =
       space == Place::Shared ? builder.staticShared : builder.kernel.localBytes;
   uint32_t offset = (end + made.align - 1) / made.align * made.align;
@@ -180,9 +183,88 @@ void Parser::parsePlace(KernelBuilder &builder, Place::Space space) {
   expect(";");
 }
 
+/// The label behind the instructions of a function, which no text can name.
+static constexpr std::string_view endOfFunction = "the end";
+
+std::vector<std::string_view> Parser::parseActuals() {
+  std::vector<std::string_view> actuals;
+  if (!accept("("))
+    return actuals;
+  while (!accept(")")) {
+    actuals.push_back(expectWord("a variable of .param"));
+    if (!peek().is(")"))
+      expect(",");
+  }
+  return actuals;
+}
+
+/// The instructions of the function stand in the place of the call, its
+/// parameters for the variables of the caller.
+void Parser::parseCall(KernelBuilder &builder) {
+  const Token begin = take();
+  std::vector<std::string_view> actuals = parseActuals();
+  if (!actuals.empty())
+    expect(",");
+  std::string_view name = expectWord("a function");
+  auto found = functions.find(name);
+  if (found == functions.end())
+    failAt(begin.line, "expected a function that the text declares, but got '",
+           name, "'");
+  if (accept(","))
+    for (std::string_view actual : parseActuals())
+      actuals.push_back(actual);
+  expect(";");
+  const Function &function = found->second;
+  if (!function.body) {
+    Statement statement;
+    statement.line = begin.line;
+    statement.text = "call " + std::string(name) + ";";
+    statement.opcode = "call";
+    builder.append(decode(builder, statement), statement);
+    return;
+  }
+  if (actuals.size() != function.formals.size())
+    failAt(begin.line, "expected ", function.formals.size(),
+           " results and parameters of '", name, "', but got ", actuals.size());
+  if (std::find(calls.begin(), calls.end(), name) != calls.end())
+    failAt(begin.line,
+           "expected functions that do not call themselves, but "
+           "got '",
+           name, "'");
+  std::vector<Place> places;
+  for (std::string_view actual : actuals) {
+    const Place *place = builder.findPlace(actual);
+    if (!place || place->space != Place::Local)
+      failAt(begin.line, "expected a variable of .param, but got '", actual,
+             "'");
+    places.push_back(*place);
+  }
+  calls.push_back(name);
+  builder.open(/*isFunction=*/true);
+  for (size_t i = 0; i < places.size(); ++i)
+    builder.declarePlace(function.formals[i], places[i], begin.line);
+  size_t after = next;
+  next = function.body;
+  int line = parseBlock(builder);
+  next = after;
+  builder.declareLabel(endOfFunction, line);
+  builder.close();
+  calls.pop_back();
+}
+
 void Parser::parseBody(KernelBuilder &builder) {
+  // A kernel that ends without an instruction returns.
+  Statement last;
+  last.line = parseBlock(builder);
+  last.text = "}";
+  last.opcode = "ret";
+  builder.append(decode(builder, last), last);
+  builder.finish();
+}
+
+int Parser::parseBlock(KernelBuilder &builder) {
   expect("{");
-  for (unsigned depth = 1; depth;) {
+  for (unsigned depth = 1;;) {
     const Token &token = peek();
     if (token.kind == Token::End)
       failAt(token.line, "expected '}', but got the end of the text");
@@ -192,20 +274,12 @@ void Parser::parseBody(KernelBuilder &builder) {
                "expected at most 64 scopes in each other, but got more");
       builder.open();
     } else if (accept("}")) {
-      if (--depth) {
-        builder.close();
-      } else {
-        // A kernel that ends without an instruction returns.
-        Statement last;
-        last.line = token.line;
-        last.text = "}";
-        last.opcode = "ret";
-        builder.append(decode(builder, last), last);
-        builder.finish();
-      }
+      if (--depth == 0)
+        return token.line;
+      builder.close();
     } else if (accept(".reg")) {
       parseRegisters(builder);
-    } else if (accept(".local")) {
+    } else if (accept(".local") || accept(".param")) {
       parsePlace(builder, Place::Local);
     } else if (accept(".shared")) {
       parsePlace(builder, Place::Shared);
@@ -225,8 +299,16 @@ void Parser::parseBody(KernelBuilder &builder) {
       } else {
         builder.declareLabel(token.text, token.line);
       }
+    } else if (token.is("call") || token.is("call.uni")) {
+      parseCall(builder);
     } else {
       Statement statement = parseStatement();
+      if (!calls.empty() &&
+          (statement.opcode == "ret" || statement.opcode == "ret.uni")) {
+        statement.opcode = "bra";
+        statement.operands.emplace_back();
+        statement.operands.back().name = endOfFunction;
+      }
       builder.append(decode(builder, statement), statement);
     }
   }

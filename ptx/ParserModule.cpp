@@ -148,6 +148,7 @@ void Parser::parseVariable(bool isExtern) {
              "'");
     } else if (space == ".shared") {
       place.space = Place::Shared;
+      sharedAlign = std::max(sharedAlign, made.align);
       sharedOfModule =
           (sharedOfModule + made.align - 1) / made.align * made.align;
       place.offset = sharedOfModule;
@@ -249,11 +250,12 @@ void Parser::parseEntry() {
   }
   parseBody(builder);
   kernel.dynamicAlign = dynamicAlign;
+  kernel.sharedAlign = std::max(sharedAlign, dynamicAlign);
   program.kernels.push_back(std::move(kernel));
 }
 
-void Parser::skipFunction() {
-  // Its call is refused, so its body is not needed.
+/// To the end of a section or a function, or of its declaration.
+void Parser::skipBraces() {
   while (!peek().is("{") && !peek().is(";") && peek().kind != Token::End)
     take();
   unsigned depth = 0;
@@ -267,6 +269,47 @@ void Parser::skipFunction() {
   } while (depth);
 }
 
+std::vector<std::string_view> Parser::parseFormals() {
+  std::vector<std::string_view> formals;
+  if (!accept("("))
+    return formals;
+  while (!accept(")")) {
+    if (!accept(".param"))
+      expect(".reg");
+    formals.push_back(parseDeclared().name);
+    if (!peek().is(")"))
+      expect(",");
+  }
+  return formals;
+}
+
+/// A call parses the body again, with names of its own.
+void Parser::parseFunction() {
+  Function function;
+  function.formals = parseFormals();
+  std::string_view name = expectWord("a name");
+  for (std::string_view formal : parseFormals())
+    function.formals.push_back(formal);
+  while (!peek().is("{") && !peek().is(";") && peek().kind != Token::End)
+    take();
+  if (peek().is("{"))
+    function.body = next;
+  skipBraces();
+  // A declaration may come before it.
+  Function &known = functions[name];
+  if (!known.body)
+    known = std::move(function);
+}
+
+/// 83 of 8.3.
+static unsigned readVersion(std::string_view text) {
+  unsigned version = 0;
+  for (char c : text)
+    if (c != '.')
+      version = version * 10 + unsigned(c - '0') % 10;
+  return text.find('.') == std::string_view::npos ? version * 10 : version;
+}
+
 void Parser::parseModule() {
   bool isExtern = false;
   while (peek().kind != Token::End) {
@@ -274,7 +317,7 @@ void Parser::parseModule() {
     if (accept(".version")) {
       if (peek().kind != Token::Number)
         failAt(token.line, "expected a version, but got '", peek().text, "'");
-      take();
+      program.version = readVersion(take().text);
     } else if (accept(".target")) {
       parseTarget();
     } else if (accept(".address_size")) {
@@ -282,11 +325,14 @@ void Parser::parseModule() {
         failAt(token.line, "expected .address_size 64, but got another one");
     } else if (token.is(".file") || token.is(".pragma") || token.is(".loc")) {
       skipLine();
+    } else if (token.is(".section")) {
+      skipBraces();
     } else if (accept(".extern")) {
       isExtern = true;
     } else if (accept(".visible") || accept(".weak") || accept(".common")) {
     } else if (accept(".func")) {
-      skipFunction();
+      parseFunction();
+      isExtern = false;
     } else if (accept(".entry")) {
       if (!program.chip)
         failAt(token.line, "expected .target before an entry, but got none");

@@ -121,6 +121,7 @@ struct Kernel {
   std::vector<bool> accumulators; ///< slots that wgmma reads or writes
   unsigned localBytes = 0;
   unsigned dynamicAlign = 16;
+  unsigned sharedAlign = 16; ///< the largest one of a variable of .shared
   unsigned globalShift = 2, sharedShift = 2; ///< granules of the race checks
   bool globalAtomics = false;
 };
@@ -139,6 +140,7 @@ struct Variable {
 struct Program {
   uint64_t number = 0; ///< no other program has it
   std::string target;
+  unsigned version = 0; ///< 10 times .version; 0: the text says none
   const Chip *chip = nullptr;
   std::vector<Kernel> kernels;
   std::vector<Variable> variables;

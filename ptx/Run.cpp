@@ -22,6 +22,9 @@ the outputs.
 
   --cluster X[,Y,Z] blocks of a cluster (1)
   --shared BYTES    dynamic shared memory (0)
+  --shared-offset BYTES
+                    by which shared memory begins behind a multiple of 1024 (0): a
+                    kernel may rely on the alignment that it declares alone
   --chip NAME       sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a (the file's target)
   --threads N       threads of the processor (PTX_RUN_THREADS, or one a core)
   --registers N     registers a thread, as ptxas would say
@@ -35,7 +38,7 @@ the outputs.
   --entries         prints the entries of the file and their parameters
   --device          runs the kernel on the first NVIDIA GPU instead, where nothing
                     is checked: no --chip, --threads, --registers, --limit, --blocks,
-                    --counts, --speed. PTX_RUN_DEVICE=1 does the same, and these have no effect
+                    --shared-offset, --counts, --speed. PTX_RUN_DEVICE=1 does the same, and these have no effect
   --device-name     prints the GPU's name and version, and nothing else
 
 ARGUMENT is one of
@@ -116,8 +119,9 @@ static CommandLine readCommandLine(int argc, char **argv) {
         sparse_opt::fail("expected a value of ", option, ", but got none");
       return argv[++i];
     };
-    for (const char *checked : {"--chip", "--threads", "--registers", "--limit",
-                                "--counts", "--speed", "--blocks"})
+    for (const char *checked :
+         {"--chip", "--threads", "--registers", "--limit", "--counts",
+          "--speed", "--blocks", "--shared-offset"})
       if (option == checked)
         line.checked = option;
     if (option == "--entry")
@@ -130,6 +134,8 @@ static CommandLine readCommandLine(int argc, char **argv) {
       options.cluster = readDim(option, value());
     else if (option == "--shared")
       options.dynamicShared = unsigned(readWhole(option, value(), 1 << 20));
+    else if (option == "--shared-offset")
+      options.sharedOffset = unsigned(readWhole(option, value(), 1023));
     else if (option == "--threads")
       options.threads = unsigned(readWhole(option, value(), 1024));
     else if (option == "--registers")
@@ -270,7 +276,7 @@ static int run(int argc, char **argv) {
   std::string done;
   if (device) {
     line.options.chip = nullptr;
-    line.options.registers = 0;
+    line.options.registers = line.options.sharedOffset = 0;
     checkLaunch(module, info.name, line.options);
     device->run(info, line.options, arguments, line.repeat, memory);
   } else {

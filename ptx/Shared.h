@@ -7,6 +7,7 @@
 #define PTX_SHARED_H
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 namespace ptx {
@@ -14,8 +15,10 @@ namespace ptx {
 struct Insn;
 struct Warp;
 
-/// Stands for a lane where all lanes of a warp access at once.
+/// Stands for a lane where several lanes of a warp access at once.
 constexpr unsigned anyLane = 63;
+/// The same where one instruction of the whole warp does.
+constexpr unsigned wholeWarp = 62;
 
 class Shared {
 public:
@@ -23,8 +26,9 @@ public:
   Shared(const Shared &) = delete;
   Shared &operator=(const Shared &) = delete;
   ~Shared();
-  /// Forgets everything; `end` is the first address behind it.
-  void reset(uint32_t end, unsigned shift, unsigned warps);
+  /// Forgets everything; `end` is the first address behind it. Groups of warps
+  /// read as one, by wgmma.
+  void reset(uint32_t end, unsigned shift, unsigned warps, unsigned groups);
   uint32_t end() const { return last; }
   uint8_t *at(uint32_t address) { return &held.bytes[address - first]; }
 
@@ -35,8 +39,10 @@ public:
   /// The same as a read by each of several lanes of the warp, where nothing is
   /// wrong with that; says whether nothing is.
   bool readTogether(Warp &warp, uint32_t address, unsigned size);
+  /// `values`, where they are known, are those that are written: threads may
+  /// write the same ones to one place.
   void write(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
-             unsigned size);
+             unsigned size, const uint8_t *values = nullptr);
   void atomic(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
               unsigned size);
   /// A cp.async into it begins, and ends.
@@ -53,6 +59,9 @@ public:
   void beginAsyncRead(Warp &warp, const Insn &insn, unsigned lane,
                       uint32_t address, unsigned size);
   void endAsyncRead(Warp &warp, unsigned lane, uint32_t address, unsigned size);
+  /// The same for a read of a group of warps, at a time of the group.
+  void endGroupRead(unsigned group, uint32_t address, unsigned size,
+                    uint32_t time);
   /// The 8 bytes are an mbarrier, or bytes again.
   void beginBarrier(Warp &warp, const Insn &insn, unsigned lane,
                     uint32_t address);
@@ -69,6 +78,7 @@ private:
     HasReaders = 16,
     ByAsync = 32,  ///< written by the asynchronous proxy
     ByAtomic = 64, ///< written by an atomic operation
+    ByMany = 128,  ///< `others` have written the same
   };
   struct Cell {
     uint32_t clock = 0; ///< of the last write
@@ -79,7 +89,8 @@ private:
   };
   static bool isAfterWrite(const uint32_t *clock, unsigned id, unsigned lane,
                            const Cell &cell);
-  static bool isAfterWrite(const Warp &warp, unsigned lane, const Cell &cell);
+  /// The writer whose write of the cell nothing puts before an access, or -1.
+  int findRace(const Warp &warp, unsigned lane, size_t cell) const;
   static bool isReadable(const uint32_t *clock, unsigned id, unsigned lane,
                          const Cell &cell);
   /// Of a cell that has readers.
@@ -88,9 +99,13 @@ private:
   }
   /// The same of any cell, which now has readers.
   uint32_t &addReader(size_t cell, size_t warp);
-  void checkWrite(Warp &warp, const Insn &insn, unsigned lane, size_t cell);
-  [[noreturn]] void explainRead(Warp &warp, const Insn &insn, unsigned lane,
-                                size_t cell);
+  /// Says whether another thread has written the same at the same time.
+  bool checkWrite(Warp &warp, const Insn &insn, unsigned lane, size_t cell,
+                  bool isSame = false);
+  /// The cell has its last writer, and another one before.
+  void noteOther(size_t cell);
+  /// Fails where the cell is not readable.
+  void checkRead(Warp &warp, const Insn &insn, unsigned lane, size_t cell);
   template <typename Body>
   void forCells(uint32_t address, unsigned size, Body body) {
     size_t end = (address - first + size - 1) >> shift;
@@ -99,7 +114,7 @@ private:
   }
 
   uint32_t first = 0, last = 0;
-  unsigned shift = 2, numWarps = 1;
+  unsigned shift = 2, numWarps = 1, numReaders = 1;
   size_t readerStride = 0;
   /// What a block leaves to the next one: new memory costs more than many a
   /// launch.
@@ -112,6 +127,8 @@ private:
   struct Pool;
   static Pool &pool();
   Storage held;
+  /// Of cells with ByMany, the writers but the last one.
+  std::unordered_map<size_t, std::vector<Cell>> others;
 };
 
 } // namespace ptx

@@ -11,8 +11,8 @@ static constexpr uint64_t mark = 0x50616d546e547850;
 
 EncodedTensorMap ptx::encode(const TensorMap &map) {
   // The rules are those of cuTensorMapEncodeTiled, in the CUDA driver's manual.
-  if (map.dimensions < 1 || map.dimensions > 3)
-    sparse_opt::fail("expected a tensor of 1 to 3 dimensions, but got ",
+  if (map.dimensions < 1 || map.dimensions > 5)
+    sparse_opt::fail("expected a tensor of 1 to 5 dimensions, but got ",
                      map.dimensions);
   if (map.elementBytes != 1 && map.elementBytes != 2 && map.elementBytes != 4 &&
       map.elementBytes != 8)
@@ -41,15 +41,23 @@ EncodedTensorMap ptx::encode(const TensorMap &map) {
   if (map.swizzle != Swizzle::None && row > widest)
     sparse_opt::fail("expected rows of a box of at most ", widest,
                      " bytes for this swizzle, but got ", row);
+  // No chip has more shared memory.
+  constexpr uint64_t largest = 256 * 1024;
+  uint64_t box = row;
+  for (unsigned i = 1; i < map.dimensions; ++i)
+    box *= map.box[i];
+  if (box > largest)
+    sparse_opt::fail("expected a box of at most ", largest, " bytes, but got ",
+                     box);
   EncodedTensorMap bytes{};
   std::memcpy(&bytes[0], &mark, 8);
   std::memcpy(&bytes[8], &map.address, 8);
-  std::memcpy(&bytes[16], map.size.data(), 24);
-  std::memcpy(&bytes[40], map.stride.data(), 16);
-  std::memcpy(&bytes[56], map.box.data(), 12);
-  bytes[68] = uint8_t(map.dimensions);
-  bytes[69] = uint8_t(map.elementBytes);
-  bytes[70] = uint8_t(map.swizzle);
+  std::memcpy(&bytes[16], map.size.data(), 40);
+  std::memcpy(&bytes[56], map.stride.data(), 32);
+  std::memcpy(&bytes[88], map.box.data(), 20);
+  bytes[108] = uint8_t(map.dimensions);
+  bytes[109] = uint8_t(map.elementBytes);
+  bytes[110] = uint8_t(map.swizzle);
   return bytes;
 }
 
@@ -61,12 +69,12 @@ TensorMap ptx::decodeTensorMap(const uint8_t *bytes) {
         "expected a tensor map that encode() made, but got other bytes");
   TensorMap map;
   std::memcpy(&map.address, bytes + 8, 8);
-  std::memcpy(map.size.data(), bytes + 16, 24);
-  std::memcpy(map.stride.data(), bytes + 40, 16);
-  std::memcpy(map.box.data(), bytes + 56, 12);
-  map.dimensions = bytes[68];
-  map.elementBytes = bytes[69];
-  map.swizzle = Swizzle(bytes[70]);
+  std::memcpy(map.size.data(), bytes + 16, 40);
+  std::memcpy(map.stride.data(), bytes + 56, 32);
+  std::memcpy(map.box.data(), bytes + 88, 20);
+  map.dimensions = bytes[108];
+  map.elementBytes = bytes[109];
+  map.swizzle = Swizzle(bytes[110]);
   encode(map); // a program may have changed the bytes
   return map;
 }

@@ -17,21 +17,21 @@ enum class Swizzle : uint8_t { None, Bytes32, Bytes64, Bytes128 };
 /// the one whose elements are neighbours.
 struct TensorMap {
   uint64_t address = 0;           ///< a multiple of 16
-  unsigned dimensions = 1;        ///< 1 to 3
+  unsigned dimensions = 1;        ///< 1 to 5
   unsigned elementBytes = 2;      ///< 1, 2, 4 or 8
-  std::array<uint64_t, 3> size{}; ///< in elements
-  /// In bytes, of dimensions 1 and 2; multiples of 16.
-  std::array<uint64_t, 2> stride{};
-  std::array<uint32_t, 3> box{}; ///< in elements, each 1 to 256
+  std::array<uint64_t, 5> size{}; ///< in elements
+  /// In bytes, of dimensions 1 and up; multiples of 16.
+  std::array<uint64_t, 4> stride{};
+  std::array<uint32_t, 5> box{}; ///< in elements, each 1 to 256
   Swizzle swizzle = Swizzle::None;
 };
 
 using EncodedTensorMap = std::array<uint8_t, 128>;
 
-/// Bytes 0-7 are a mark, 8-15 the address, 16-39 the sizes, 40-55 the strides,
-/// 56-67 the box, 68 the number of dimensions, 69 the bytes of an element, 70
-/// the swizzle; all little endian, the rest is 0. Fails where a field breaks a
-/// rule of cuTensorMapEncodeTiled.
+/// Bytes 0-7 are a mark, 8-15 the address, 16-55 the sizes, 56-87 the strides,
+/// 88-107 the box, 108 the number of dimensions, 109 the bytes of an element,
+/// 110 the swizzle; all little endian, the rest is 0. Fails where a field
+/// breaks a rule of cuTensorMapEncodeTiled.
 EncodedTensorMap encode(const TensorMap &map);
 
 /// Undoes encode(); fails where the bytes are none of its.

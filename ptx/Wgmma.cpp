@@ -74,6 +74,14 @@ static void readElements(Warp &warp, const Insn &insn, uint64_t bits,
   constexpr unsigned size = sizeof(Storage), depth = 32 / size,
                      inChunk = 16 / size;
   Descriptor descriptor(bits);
+  // The pattern of a swizzle repeats every 8 rows of its width, at multiples of
+  // that; a start inside of it has to say in which row.
+  auto row = unsigned(descriptor.start >> 7 & (descriptor.width / 16 - 1)),
+       given = unsigned(bits >> 49 & 7);
+  if (row != given)
+    warp.fail(insn, 0, "expected the base offset ", row,
+              " of a matrix at shared address ", descriptor.start, ", but got ",
+              given);
   unsigned stepMn = mnMajor ? inChunk : 1, stepK = mnMajor ? 1 : inChunk;
   size_t step = mnMajor ? rowStride : stride;
   pending.reads.reserve(pending.reads.size() + count * depth / inChunk);
@@ -132,6 +140,14 @@ static uint64_t uniform(Warp &warp, const Insn &insn, uint32_t slot) {
   return lanes[0];
 }
 
+/// All warps of the group have issued its product of this number.
+static bool isIssued(const Warp &warp, uint64_t number) {
+  const Warp *first = &warp - warp.index % 4;
+  return std::all_of(first, first + 4, [&](const Warp &other) {
+    return other.wgmma.issued > number;
+  });
+}
+
 /// Compares a product with the same one of the other warps of the group.
 static void noteIssued(Warp &warp, const Insn &insn) {
   bool registers = insn.aux & RegistersA;
@@ -139,6 +155,8 @@ static void noteIssued(Warp &warp, const Insn &insn) {
                    uniform(warp, insn, insn.op[1])};
   auto &all = warp.block->wgmma[warp.index / 4];
   size_t number = warp.wgmma.issued++;
+  if (isIssued(warp, number))
+    ++warp.block->cluster->version; // a wait may go on
   if (number == all.size()) {
     all.push_back(made);
     return;
@@ -166,6 +184,7 @@ static void multiply(Warp &warp, const Insn &insn, uint32_t) {
   checkAccumulators(warp, insn, slots, count, scale != 0);
   WgmmaState::Pending pending;
   pending.group = warp.wgmma.group;
+  pending.number = warp.wgmma.issued - 1;
   double a[16 * 16], b[16 * 256], sums[16 * 256] = {};
   if (insn.aux & RegistersA) {
     checkAccumulators(warp, insn, slots + count, insn.count - count, true);
@@ -222,18 +241,44 @@ static void fence(Warp &warp, const Insn &, uint32_t) {
 
 static void commit(Warp &warp, const Insn &, uint32_t) { ++warp.wgmma.group; }
 
+/// A product is one of four warps: it has read when any of them has waited.
+static void endReads(Warp &warp, uint64_t number) {
+  Block &block = *warp.block;
+  Cluster &cluster = *block.cluster;
+  unsigned perBlock = cluster.numGroups / unsigned(cluster.blocks.size());
+  unsigned group = block.rank * perBlock + warp.index / 4;
+  auto time = uint32_t(number + 1);
+  for (Warp *other = &warp - warp.index % 4, *end = other + 4; other != end;
+       ++other)
+    for (WgmmaState::Pending &product : other->wgmma.pending)
+      if (product.number == number) {
+        for (const WgmmaState::Use &use : product.reads)
+          use.block->shared.endGroupRead(group, use.address, use.bytes, time);
+        product.reads.clear();
+      }
+  uint32_t &seen = warp.clock[cluster.numWarps() + 1 + group];
+  seen = std::max(seen, time);
+}
+
 static void wait(Warp &warp, const Insn &insn, uint32_t) {
   auto &all = warp.wgmma.pending;
+  auto isDue = [&](const WgmmaState::Pending &product) {
+    return int64_t(product.group) < int64_t(warp.wgmma.group) - insn.imm;
+  };
+  for (const WgmmaState::Pending &product : all)
+    if (isDue(product) && !isIssued(warp, product.number)) {
+      warp.polledNow = warp.staysNow = true;
+      return;
+    }
   size_t kept = 0;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (int64_t(all[i].group) >= int64_t(warp.wgmma.group) - insn.imm) {
+    if (!isDue(all[i])) {
       if (kept != i)
         all[kept] = std::move(all[i]);
       ++kept;
       continue;
     }
-    for (const WgmmaState::Use &use : all[i].reads)
-      use.block->shared.endAsyncRead(warp, anyLane, use.address, use.bytes);
+    endReads(warp, all[i].number);
     for (uint32_t slot : all[i].accumulators)
       if (--warp.wgmma.busy[slot] == 0)
         warp.initialised[slot] = 0xffffffffu;
@@ -248,7 +293,8 @@ void ptx::checkIssued(Cluster &cluster) {
       if (warp.wgmma.issued < all.size())
         warp.fail(*all[warp.wgmma.issued].insn, 0,
                   "expected every warp of a group to issue wgmma, but got a "
-                  "warp that has ended");
+                  "warp that ",
+                  warp.status == Status::Done ? "has ended" : "waits");
     }
 }
 
@@ -334,6 +380,8 @@ bool ptx::decodeWgmma(Decoder &d) {
   if (action == 3 && ((d.insn.imm = d.number(0)) < 0 || d.insn.imm > 7))
     d.fail("expected 0 to 7 groups, but got ", d.insn.imm);
   d.insn.handler = action == 1 ? fence : action == 2 ? commit : wait;
+  if (action == 3)
+    d.insn.flags |= MayWait;
   if (action < 0)
     d.fail("expected an instruction of wgmma, but got '", d.statement.opcode,
            "'");

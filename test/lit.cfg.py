@@ -89,6 +89,12 @@ config.substitutions.append(("%arm_sysroot", sysroot))
 config.substitutions.append(("%arm_tools", arm_tools))
 config.substitutions.append(("%arm_qemu", f"qemu-aarch64 -L {sysroot}"))
 
+# What compiles kernels of others, in the environment that scripts/check-others makes.
+triton_python = os.path.join(config.bsr_src_root, "build", "others", "bin", "python")
+if os.path.exists(os.path.join(config.bsr_src_root, "build", "others", "pins")):
+    config.available_features.add("triton")
+    config.substitutions.append(("%triton_python", triton_python))
+
 # NVIDIA's own header, which nothing needs but a test that compares it.
 cuda_include = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "include")
 if os.path.exists(os.path.join(cuda_include, "cuda.h")):

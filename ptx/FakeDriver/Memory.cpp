@@ -186,8 +186,7 @@ Result cuTensorMapEncodeTiled(TensorMapBytes *to, TensorType type,
         !steps || (rank > 1 && !strides) || rank < 1 || rank > 5 ||
         promotion < 0 || promotion > 3)
       return InvalidValue;
-    if (rank > 3 || interleave || fill || swizzle < 0 || swizzle > 3 ||
-        !bytesOf(type))
+    if (interleave || fill || swizzle < 0 || swizzle > 3 || !bytesOf(type))
       return NotSupported;
     ptx::TensorMap map;
     map.address = reinterpret_cast<uint64_t>(address);

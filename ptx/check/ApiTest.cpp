@@ -206,9 +206,9 @@ TEST_F(TensorMapTest, DecodesToWhatWasEncoded) {
 }
 
 TEST_F(TensorMapTest, RefusesWhatNoMapDescribes) {
-  map.dimensions = 4;
+  map.dimensions = 6;
   EXPECT_EQ(encodingError(),
-            "expected a tensor of 1 to 3 dimensions, but got 4");
+            "expected a tensor of 1 to 5 dimensions, but got 6");
   map.dimensions = 3;
   map.elementBytes = 3;
   EXPECT_EQ(encodingError(),

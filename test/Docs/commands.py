@@ -213,6 +213,7 @@ COMMANDS = {
         "sparse-compile": Run(),
     },
     "docs/ptx-interpreter.md": {
+        "scripts/check-others": Tested("PTX/Others/corpus.test"),
         "ptx-run test/PTX/Inputs/norm.ptx": Run(),
         "build/dev/bin/ptx-run --help": Run(),
         "PTX_RUN_DEVICE=1 scripts/check.sh": Skip("an NVIDIA GPU"),

@@ -20,6 +20,7 @@ import step
 sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 from sparse_opt import _runtime as runtime  # noqa: E402
 
+SHARED_OFFSET = 208  # of shared memory, behind a multiple of 1024
 if os.environ.get("PTX_RUN_DEVICE") != "1":
     # The runtime then finds this driver under the name that the system's has.
     tools = os.path.dirname(os.path.realpath(shutil.which("sparse-compile")))
@@ -169,7 +170,10 @@ class Host:
 
     def command(self, path, entry, extents, arguments, values, folder, kind="inout"):
         """What runs a kernel of folder `path`, whose buffers are of this kind, in the interpreter."""
+        # Variables of shared memory are multiples of 16, and more is theirs to ask for.
         command = ["ptx-run", os.path.join(path, entry + ".ptx"), "--entry", entry]
+        if os.environ.get("PTX_RUN_DEVICE") != "1":
+            command += ["--shared-offset", str(SHARED_OFFSET)]
         for option, extent in zip(LAUNCH_OPTIONS, extents, strict=True):
             command += [option, extent]
         for i, (name, type) in enumerate(arguments):

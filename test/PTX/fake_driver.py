@@ -158,7 +158,6 @@ def check_maps(word):
     encode(INVALID_VALUE, address=8)
     encode(INVALID_VALUE, place=to + 8)
     encode(INVALID_VALUE, rank=6)
-    encode(NOT_SUPPORTED, rank=4)
     encode(NOT_SUPPORTED, type=11)
     encode(NOT_SUPPORTED, step=2)
 
