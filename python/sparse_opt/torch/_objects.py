@@ -34,13 +34,13 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt import _source
 from sparse_opt._errors import ExportError, StepError
-from sparse_opt.torch import _arguments, _optimizer
+from sparse_opt.torch import _arguments, _optimizer, _private
 from sparse_opt.torch._optimizers import Optimizers
 
 ALL_STATE = "the state of all parameters"
 """Stands for its names in what was written: an optimizer has loaded it."""
 
-plain: Callable[[], Any] = torch._C.DisableTorchFunctionSubclass
+plain: Callable[[], Any] = _private.without_subclasses
 """Lets PyTorch, and this package, look at tensors that wait without bringing them."""
 
 
@@ -421,9 +421,8 @@ def _watch_compilations() -> None:
     them, and a compilation brings them. The second time it is known that the function
     looks at them, and they are brought when it is called: nothing is compiled any more.
     """
-    from torch._dynamo import callback, eval_frame
 
-    def begun(_: Any) -> None:
+    def begun() -> None:
         _compiled.is_bringing = True
         try:
             compiler = _compiled.entered and _compiled.entered()
@@ -432,21 +431,16 @@ def _watch_compilations() -> None:
         finally:
             _compiled.is_bringing = False
 
-    callback.callback_handler.register_start_callback(begun)
-    own = getattr(eval_frame, "_callback_from_stance", None)
-    if own is None:  # Without it functions are compiled more often.
-        return
-
-    def entered(compiler: Any) -> Any:
+    def entered(compiler: Any) -> bool:
         if _compiled.is_bringing:  # A compilation holds a lock that another one takes.
-            return None
+            return False
         if callable(compiler):
             _compiled.entered = weakref.ref(compiler)
             if _OF_NOW and _COMPILED.get(compiler, 0) > 1:
                 _bring_all()
-        return own(compiler)
+        return True
 
-    setattr(eval_frame, "_callback_from_stance", entered)
+    _private.watch_compilations(begun, entered)
 
 
 def _versions_of(tensors: Sequence[torch.Tensor]) -> list[int]:

@@ -633,3 +633,26 @@ def are_plain(*tensors: torch.Tensor) -> bool:
         and torch._C._functorch.peek_interpreter_stack() is None
         and not torch._C._is_tracing()
     )
+
+
+without_subclasses: Callable[[], Any] = torch._C.DisableTorchFunctionSubclass
+"""Lets operations see tensors of subclasses as plain ones."""
+
+
+def watch_compilations(begun: Callable[[], None], entered: Callable[[Any], bool]) -> None:
+    """Calls `begun` whenever `torch.compile` begins to compile, and `entered`, with what
+    compiles a function, when such a function is called, which false runs as it is.
+
+    PyTorch tells of calls by no hook; where what this wraps is gone, `entered` is never
+    called.
+    """
+    from torch._dynamo import callback, eval_frame
+
+    callback.callback_handler.register_start_callback(lambda _: begun())
+    own = getattr(eval_frame, "_callback_from_stance", None)
+    if own is not None:
+        setattr(
+            eval_frame,
+            "_callback_from_stance",
+            lambda compiler: own(compiler) if entered(compiler) else None,
+        )
