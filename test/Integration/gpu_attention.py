@@ -77,9 +77,10 @@ def compile_products(source, arguments=(), compile=step.compile):
     """step.compile, of a step whose attention has to be on tensor cores."""
     compiled = compile(source, arguments)
     kernels = compiled.ptx.split(".visible .entry ")[1:]
-    # Forward, and in the gradient what is known of rows, then keys and queries; of a pattern two arrays are copied.
+    # Forward, and in the gradient what is known of rows, then keys and queries; of a pattern two arrays are copied,
+    # and so of the blocks in which a mask of positions has an entry.
     products = sum("mma.sync" in kernel for kernel in kernels)
-    launches = 6 if compiled.manifest["patterns"] else 4
+    launches = 6 if compiled.manifest["patterns"] or (case.mask_dims == "iota" and case.fill is None) else 4
     assert (products, len(compiled.launches)) == (3, launches), \
         f"expected {launches} launches, 3 of products, but got {len(compiled.launches)}, {products} of products"
     return compiled
