@@ -227,9 +227,15 @@ TEST(StepTest, RefusesFilesThatAreNoLibrary) {
                     "' to be a 64-bit ELF library, but got a file of another "
                     "format");
   }
-  // The loader wants to see a library of this processor.
   std::string foreign = fakeStep();
   foreign[18] = 99;
+  writeFile(path, foreign);
+  refusesStep(path, BSR_INVALID_STEP,
+              "expected a step for this processor, x86-64, but got '" + path +
+                  "', which is for ELF machine 99");
+  // The loader wants to see a library of this system.
+  foreign = fakeStep();
+  foreign[7] = 99;
   writeFile(path, foreign);
   bsr_step *step = nullptr;
   ASSERT_EQ(int(bsr_step_load(path.c_str(), &step)), int(BSR_INVALID_STEP));

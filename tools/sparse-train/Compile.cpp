@@ -137,7 +137,8 @@ static bool saysHowToCompile(std::string_view option) {
       "wgmma-rate",    "l2-bandwidth",   "memory-bandwidth", "launch-time",
       "overlap",       "attention-keys", "score-norm",       "shard-state",
       "stages",        "stage",          "memory",           "micro-batches",
-      "schedule",      "max-operations", "block-ramp",       "debug-only"};
+      "schedule",      "max-operations", "block-ramp",       "debug-only",
+      "target-triple"};
   static const std::set<std::string_view> flags = {
       "print-report",   "cubin",
       "assemble",       "drop-updates",
