@@ -3,11 +3,11 @@
 
 import json
 
-import numpy as np
-
 
 def losses(run):
-    """The losses of all steps."""
+    """The losses of all steps, as NumPy's array."""
+    import numpy as np  # which not all tests of runs need
+
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     return np.array([line["loss"] for line in lines if "loss" in line])
 
