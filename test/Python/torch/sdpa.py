@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import references
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -124,34 +125,28 @@ def evaluate(model: Any, batch: Any) -> Any:
 
 
 def reference(case: Case, values: Any, mask: Any, dy: Any, y: Any) -> Any:
-    """Attention and its gradients by their formulas, in float64; what `y` is 0 in was
-    dropped out."""
+    """Attention and its gradients in float64; what `y` is 0 in was dropped out."""
     q, k, v = (values[name] for name in "qkv")
     repeats = case.shape[-1] // case.shared if case.shared else 1
     if case.shared:
         k, v = (np.repeat(t, repeats, axis=-3) for t in (k, v))
-    scale = case.options.get("scale", case.features**-0.5)
-    x = scale * np.einsum("...id,...jd->...ij", q, k)
+    bias: Any = 0.0
     if case.options.get("is_causal"):
         mask = np.tri(case.queries, case.keys, dtype=bool)
-    if mask is not None:
-        x = np.where(mask, x, -np.inf) if mask.dtype == bool else x + mask
-    with np.errstate(invalid="ignore"):
-        e = np.nan_to_num(np.exp(x - x.max(-1, keepdims=True)))
-        p = np.nan_to_num(e / e.sum(-1, keepdims=True))
+    elif mask is None:
+        mask = True
+    elif mask.dtype != bool:
+        mask, bias = True, mask
     rate = case.options.get("dropout_p", 0.0)
     factor = np.where(y != 0, 1 / max(1 - rate, 1e-9), 0) if rate else 1.0
-    out = np.einsum("...ij,...je->...ie", p * factor, v)
-    dp = factor * np.einsum("...ie,...je->...ij", dy, v)
-    g = p * (dp - (p * dp).sum(-1, keepdims=True))
-    dq = scale * np.einsum("...ij,...jd->...id", g, k)
-    dk = scale * np.einsum("...ij,...id->...jd", g, q)
-    dv = np.einsum("...ij,...ie->...je", p * factor, dy)
+    scale = case.options.get("scale", case.features**-0.5)
+    got = references.attention(q, k, v, dy, scale, bias, mask, factor=factor, empty=0)
+    dk, dv = got.dk, got.dv
     if case.shared:
         dk, dv = (
             t.reshape(*t.shape[:-3], case.shared, repeats, *t.shape[-2:]).sum(-3) for t in (dk, dv)
         )
-    return out, {"q": dq, "k": dk, "v": dv}
+    return got.y, {"q": got.dq, "k": dk, "v": dv}
 
 
 def distance(got: Any, want: Any) -> float:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import runs
+import tensor_file
 
 
 def of(run):
@@ -20,13 +21,7 @@ def of(run):
 
 def state(first, second):
     """Compares the newest checkpoints of two runs, tensor by tensor."""
-    files = [runs.checkpoints(Path(run))[-1].read_bytes() for run in (first, second)]
-    tensors = []
-    for data in files:
-        size = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8:8 + size])
-        offsets = {name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"}
-        tensors.append({name: data[8 + size + a:8 + size + b] for name, (a, b) in offsets.items()})
+    tensors = [tensor_file.read(runs.checkpoints(Path(run))[-1])[0] for run in (first, second)]
     equal = sum(tensors[0][name] == tensors[1].get(name) for name in tensors[0])
     print(f"{len(tensors[0])} tensors, {equal} equal")
 
