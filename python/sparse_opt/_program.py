@@ -57,10 +57,10 @@ class Source(Protocol):
     @property
     def counters(self) -> Counters: ...
 
-    def read(self, name: str) -> Array:
-        """Returns a dense copy of an array."""
+    def _current(self, name: str) -> Array:
+        """Returns a dense copy of an array, whatever was written into the program's own."""
 
-    def blocks(self, name: str) -> Blocks:
+    def _current_blocks(self, name: str) -> Blocks:
         """Returns which blocks of a weight are stored, and where."""
 
 
@@ -134,9 +134,10 @@ class Program(Protocol):
     def store(self, step: Source) -> None:
         """Copies the state into the program's own objects, if it has any."""
 
-    def changes(self) -> Changes:
+    def changes(self, of: str | None = None) -> Changes:
         """Returns what was written into the program's own objects since a step took them or
-        gave them back: arrays by their names, and the patterns of layers in blocks."""
+        gave them back: arrays by their names, and the patterns of layers in blocks; with
+        `of` nothing, unless it was written."""
 
     def outdated(self, step: Source) -> None:
         """Notes that a step has other values than the program's own objects."""
@@ -305,13 +306,13 @@ class NamedArrays:
         return values[0] if len(values) == 1 else values
 
     def state(self, step: Source) -> dict[str, Array]:
-        return {name: step.read(name) for name in self._carried}
+        return {name: step._current(name) for name in self._carried}
 
     def load_state(self, state: Any, write: Write) -> None:
         for name, value in state.items():
             write(name, np.asarray(_description.plain(name, value)))
 
-    def changes(self) -> Changes:
+    def changes(self, of: str | None = None) -> Changes:
         return {}, {}
 
     def outdated(self, step: Source) -> None:

@@ -59,6 +59,10 @@ class Values:
     @exclusive
     def blocks(self, name: str) -> Blocks:
         """Returns which blocks of the weight `name` are stored, and where."""
+        self._take_changes(name)
+        return self._current_blocks(name)
+
+    def _current_blocks(self, name: str) -> Blocks:
         return self._session.blocks(self._pattern(name))
 
     @changing
@@ -68,10 +72,10 @@ class Values:
         """Makes these blocks of the weight `name` the stored ones."""
         self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
 
-    def _take_changes(self) -> None:
+    def _take_changes(self, of: str | None = None) -> None:
         """Takes what was written into the program's own objects; patterns stay, but those
-        of layers."""
-        values, patterns = self._program.changes()
+        of layers. With `of` an array's name, only if that is among it."""
+        values, patterns = self._program.changes(of and self._whole.get(of, of))
         if not values:
             return
         self._write_all(values.items(), patterns)
@@ -91,6 +95,10 @@ class Values:
 
         A mask of the exported program is what the pattern is now.
         """
+        self._take_changes(name)
+        return self._current(name)
+
+    def _current(self, name: str) -> Array:
         if origin := self.origins.get(name):
             return origin.join({part: self._read(part) for part in origin.parts})
         return self._read(name)
@@ -122,6 +130,7 @@ class Values:
             from scipy.sparse import bsr_array  # type: ignore[import-untyped, unused-ignore]
         except ImportError:
             raise StepError("expected SciPy to be installed, but got no module 'scipy'") from None
+        self._take_changes(name)
         buffer = self._buffer(name)
         self._require_whole(buffer)
         if buffer.kind != "values" or buffer.type not in ("f32", "f64"):
@@ -275,10 +284,10 @@ class Values:
             return
         values = self._program_values()
         for name in kept:
-            before, blocks = self.blocks(name), patterns[name]
+            before, blocks = self._current_blocks(name), patterns[name]
             self.set_blocks(name, blocks.row_ptr, blocks.col_idx)
             self._write_dense(name, values[name])
-            if not np.array_equal(self.read(name), values[name]):
+            if not np.array_equal(self._current(name), values[name]):
                 self.set_blocks(name, before.row_ptr, before.col_idx)
         for name, value in values.items():
             if name in self.buffers:

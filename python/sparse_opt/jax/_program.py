@@ -140,7 +140,7 @@ class JaxProgram:
 
     def state(self, step: Source) -> Any:
         leaves = [
-            shown(step.read(name), leaf)
+            shown(step._current(name), leaf)
             for name, leaf in zip(
                 self._state_names, tree_util.tree_leaves(self._carried)
             )
@@ -192,7 +192,7 @@ class JaxProgram:
     def forget(self) -> None:
         self._beside = None
 
-    def changes(self) -> Changes:
+    def changes(self, of: str | None = None) -> Changes:
         return {}, {}
 
     def outdated(self, step: Source) -> None:

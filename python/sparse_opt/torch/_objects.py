@@ -25,7 +25,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -174,10 +174,23 @@ class Objects:
                 names.add(ALL_STATE)
         return names
 
-    def _written_while_plain(self) -> set[str]:
+    def has_written(self, names: Set[str]) -> bool:
+        """Returns whether one of these was written since. Of tensors that wait, whether there
+        is another one in its place: what writes into one brings all."""
+        if self._is_loaded:
+            return True
+        if self._waiting:
+            names = {ALL_STATE, *names}
+            return any(p.held.get(p.key) is not p.tensor for p in self._places if p.name in names)
+        with plain():
+            return not names.isdisjoint(self._written_while_plain(names))
+
+    def _written_while_plain(self, among: Set[str] | None = None) -> set[str]:
         # What is written by way of .data leaves versions alone.
         names = {n for n, number in self._counted() if self._numbers.get(n) != number}
         for name, tensor in self._tensors():  # the optimizer may have made some
+            if among is not None and name not in among:
+                continue
             noted = self._seen.get(name)
             if noted is None or noted[0] is not tensor or _fingerprint(tensor) != noted[2]:
                 names.add(name)

@@ -290,7 +290,7 @@ class TorchProgram:
         for name, tensor in tensors.items():
             if name not in self._names:
                 continue
-            value = from_numpy(step.read(name), tensor.dtype).to(tensor.device)
+            value = from_numpy(step._current(name), tensor.dtype).to(tensor.device)
             if name in self.layers.marks:
                 yield from self.layers.of_step(name, value, step)
             else:
@@ -371,7 +371,7 @@ class TorchProgram:
                 full = f"optimizer.{name}.{key}"
                 value: Any = before
                 if full in self._names:
-                    value = from_numpy(step.read(full), before.dtype)
+                    value = from_numpy(step._current(full), before.dtype)
                     value = self.layers.state_of_step(name, value, step)
                 held = part.state[p].get(key)
                 if _optimizer.is_number(before):
@@ -385,11 +385,15 @@ class TorchProgram:
         for i, key in self._counters:
             name = _optimizer.name_of((i, key))
             if name in self._names:
-                number = _optimizer.as_number(torch.from_numpy(step.read(name)))
+                number = _optimizer.as_number(torch.from_numpy(step._current(name)))
                 groups[i][key] = number
         self._objects.stored()
 
-    def changes(self) -> Changes:
+    def changes(self, of: str | None = None) -> Changes:
+        if of is not None:
+            own = self.layers.buffers if of in self.layers.marks else ()
+            if not self._objects.has_written({of, *own}):
+                return {}, {}
         written = self._objects.written()
         if not written:
             return {}, {}
@@ -427,7 +431,7 @@ class TorchFunction(TorchProgram):
     def rate(self) -> float | None:
         return None
 
-    def changes(self) -> Changes:
+    def changes(self, of: str | None = None) -> Changes:
         return {}, {}
 
     def outdated(self, step: Source) -> None:

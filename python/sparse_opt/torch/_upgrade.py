@@ -122,7 +122,7 @@ class Layers:
         return _linear.gather(self._found[name].matrix, self._pattern(name, step), value)
 
     def _pattern(self, name: str, step: Source) -> Tensor:
-        blocks = step.blocks(name)
+        blocks = step._current_blocks(name)
         matrix = self._found[name].matrix
         return torch.from_numpy(matrix.pattern_from(blocks.row_ptr, blocks.col_idx, blocks.slot))
 

@@ -241,6 +241,26 @@ print("pruned", near(model[0].weight.detach(), step.read("0.weight")), not near(
 # CHECK: blocks [0.0, 1.0] True
 # CHECK-NEXT: pruned True True
 
+# What is read of a step has what was written into the model and the optimizer in front of it,
+# whether or not their tensors wait; other arrays are as they were.
+
+nn.init.constant_(model[0].weight, 3.0)
+bias = step.read("2.bias")
+print("read", np.unique(step.read("0.weight")).tolist(), np.array_equal(step.read("2.bias"), bias))
+nn.init.constant_(model[2].bias, 4.0)
+print("read again", np.unique(step.read("2.bias")).tolist(), np.unique(step.read("0.weight")).tolist())
+own = network()
+sgd = torch.optim.SGD(own.parameters(), 0.1, momentum=0.9)
+other = compiled(own, sgd)
+other(x)
+sgd.state_dict()  # which has state from its first step on
+other(x)
+sgd.state[own[2].bias]["momentum_buffer"] = torch.full((8,), 6.0)
+print("another", waits(own), np.unique(other.read("optimizer.2.bias.momentum_buffer")).tolist())
+# CHECK-NEXT: read [0.0, 3.0] True
+# CHECK-NEXT: read again [4.0] [0.0, 3.0]
+# CHECK-NEXT: another True [6.0]
+
 # A step that nobody has any more has left its values; a model that nobody has any more goes.
 
 step(x)
