@@ -305,7 +305,8 @@ LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
   if (getDims().empty() && tensor.getRank() != 2)
     return emitError() << "expected dims to say what each dimension of " << type
                        << " is, as in dims=stack,row,col for matrices stacked "
-                          "along the first, but got none";
+                          "along the first, or dims=row,col,col,col for a "
+                          "convolution's channels and windows, but got none";
   if (!getDims().empty() &&
       tensor.getRank() != static_cast<int64_t>(getDims().size()))
     return emitError() << "expected dims for each of the " << tensor.getRank()

@@ -13,7 +13,7 @@ func.func @vector(%w: tensor<8xf32> {bsr.name = "w"}) { return }
 
 // -----
 
-// expected-error @below {{argument "w": expected dims to say what each dimension of 'tensor<8x8x8xf32>' is, as in dims=stack,row,col for matrices stacked along the first, but got none}}
+// expected-error @below {{argument "w": expected dims to say what each dimension of 'tensor<8x8x8xf32>' is, as in dims=stack,row,col for matrices stacked along the first, or dims=row,col,col,col for a convolution's channels and windows, but got none}}
 func.func @rank(%w: tensor<8x8x8xf32> {bsr.name = "w"}) { return }
 
 // -----

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Pooling, padding, and convolutions of groups, as slices and what joins them.
+# Pooling, padding and convolutions, as slices and what joins them.
 
 """Operations on windows of spatial dimensions, one dimension after the other.
 
@@ -286,8 +286,9 @@ def _convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    """Convolutions of groups; a transposed one is that of an input with zeros between."""
-    if groups == 1 and not transposed:
+    """A product of the weight and the windows of the input, or one for each group; a transposed
+    one is that of an input with zeros between."""
+    if _is_left(weight.shape[2:], stride, dilation, transposed, groups):
         return NotImplemented
     dims = weight.dim() - 2
     strides, paddings, steps, extras = (
@@ -300,11 +301,31 @@ def _convolution(
     else:
         for d, padding_of in enumerate(paddings):
             x = _pad(x, d + 2, padding_of, padding_of, 0)
-    if groups == 1:
-        none = [0] * dims
-        return aten.convolution(x, weight, bias, strides, none, steps, False, none, 1)
     y = _of_groups(x, weight, strides, steps, groups)
     return y if bias is None else y + bias.view([-1] + [1] * dims)
+
+
+_MOST_PLACES = 256
+"""Of a window, each of which is a slice of the input."""
+
+
+def _is_left(
+    kernel: Sequence[int], stride: Any, dilation: Any, transposed: bool, groups: int
+) -> bool:
+    """Whether windows are so large that a convolution stays what it is."""
+    if transposed or groups > 1 or math.prod(kernel) <= _MOST_PLACES:
+        return False
+    dims = len(kernel)
+    return not _lie_side_by_side(kernel, _per_dim(stride, dims), _per_dim(dilation, dims))
+
+
+def _lie_side_by_side(
+    kernel: Sequence[int], strides: Sequence[int], steps: Sequence[int]
+) -> bool:
+    """Whether no two windows of several elements have one in common."""
+    return all(
+        k == 1 or k == stride and step == 1 for k, stride, step in zip(kernel, strides, steps)
+    )
 
 
 def _spread(
@@ -351,30 +372,65 @@ def _of_groups(
         for n, k, stride, step in zip(x.shape[2:], kernel, strides, steps)
     ]
     ins, outs = weight.shape[1], weight.shape[0] // groups
-    slices = [x]
-    for d, k in enumerate(kernel):
-        slices = [
-            part
-            for each in slices
-            for part in _slices(each, d + 2, k, out[d], strides[d], steps[d])
-        ]
-    places = itertools.product(*map(range, kernel))
-    if ins == 1:
+    if ins == 1 and groups > 1:
         # A product of numbers, for each channel its own.
         terms = []
-        for part, place in zip(slices, places):
+        parts = _of_windows(x, kernel, out, strides, steps)
+        for part, place in zip(parts, itertools.product(*map(range, kernel))):
             index: Any = (slice(None), 0, *place)
             factor = weight[index]
             factor = factor.view([1, groups, outs] + [1] * len(out))
             terms.append(part.unsqueeze(2) * factor)
         return _added(terms).reshape([x.shape[0], groups * outs, *out])
-    shape = [x.shape[0], groups, ins, 1, math.prod(out)]
-    columns = torch.cat([part.reshape(shape) for part in slices], 3)
-    columns = columns.permute(1, 2, 3, 0, 4).reshape(groups, ins * len(slices), -1)
-    rows = weight.reshape(groups, outs, ins * len(slices))
-    y = torch.bmm(rows, columns).view(groups, outs, x.shape[0], *out)
-    y = y.permute(2, 0, 1, *range(3, y.dim()))
-    return y.reshape([x.shape[0], groups * outs, *out])
+    columns = _columns(x, kernel, out, strides, steps)
+    if groups == 1:
+        y = weight.reshape(outs, -1) @ columns
+    else:
+        columns = columns.reshape(groups, -1, columns.shape[1])
+        y = torch.bmm(weight.reshape(groups, outs, -1), columns)
+    y = y.view(groups, outs, x.shape[0], *out).permute(2, 0, 1, *range(3, 3 + len(out)))
+    # A program takes views of what a convolution returns.
+    return y.reshape([x.shape[0], groups * outs, *out]).contiguous()
+
+
+def _of_windows(
+    x: torch.Tensor,
+    kernel: Sequence[int],
+    out: Sequence[int],
+    strides: Sequence[int],
+    steps: Sequence[int],
+) -> list[torch.Tensor]:
+    """Returns for each place of a window those elements of all windows."""
+    parts = [x]
+    for d, sizes in enumerate(zip(kernel, out, strides, steps), 2):
+        parts = [part for each in parts for part in _slices(each, d, *sizes)]
+    return parts
+
+
+def _columns(
+    x: torch.Tensor,
+    kernel: Sequence[int],
+    out: Sequence[int],
+    strides: Sequence[int],
+    steps: Sequence[int],
+) -> torch.Tensor:
+    """Returns the windows as columns, whose rows are channels, and in each of these the places
+    of a window."""
+    channels = x.shape[1]
+    if _lie_side_by_side(kernel, strides, steps):
+        # The places of a window are dimensions of their own.
+        for d, (k, length, stride) in enumerate(zip(kernel, out, strides)):
+            d = 2 + 2 * d
+            x = x.narrow(d, 0, length * k) if k > 1 else _slices(x, d, 1, length, stride, 1)[0]
+            x = x.reshape([*x.shape[:d], length, k, *x.shape[d + 1 :]])
+        dims = range(2, x.dim(), 2)
+        return x.permute(1, *(d + 1 for d in dims), 0, *dims).reshape(
+            channels * math.prod(kernel), -1
+        )
+    n = x.shape[0]
+    parts = _of_windows(x.transpose(0, 1), kernel, out, strides, steps)
+    columns = torch.cat([part.reshape(channels, 1, n, -1) for part in parts], 1)
+    return columns.reshape(channels * len(parts), -1)
 
 
 TABLE: dict[Any, Callable[..., Any]] = {
@@ -435,8 +491,8 @@ def _convolution_gradient(
     *arguments: Any,
 ) -> Any:
     *sizes, mask = arguments
-    transposed, groups = sizes[3], sizes[5]
-    if groups == 1 and not transposed:
+    stride, _, dilation, transposed, _, groups = sizes
+    if _is_left(weight.shape[2:], stride, dilation, transposed, groups):
         return NotImplemented
 
     def run(x: torch.Tensor, weight: torch.Tensor) -> Any:
@@ -445,7 +501,7 @@ def _convolution_gradient(
     gradients = torch.func.vjp(run, x, weight)[1](gradient)
     others = [d for d in range(gradient.dim()) if d != 1]
     found = (*gradients, gradient.sum(others) if mask[2] else None)
-    return tuple(g if wanted else None for g, wanted in zip(found, mask))
+    return tuple(g.contiguous() if wanted else None for g, wanted in zip(found, mask))
 
 
 def _like(forward: Callable[..., Any]) -> Callable[..., Any]:

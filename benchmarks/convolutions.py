@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Steps of convolutions with weights in blocks, and dense ones, beside PyTorch's.
+
+    PYTHONPATH=python benchmarks/convolutions.py [--threads N] [--runs N] [--images N] [--filter REGEX]
+
+prints a table (docs/benchmarks.md). A step is the forward pass of one convolution of ResNet-50, the
+gradients of its input and of its weight, and the update of both by SGD. All are called in turn in one
+process; times are medians. Losses are compared with PyTorch's of the weight times its mask in float64
+before anything is timed.
+"""
+
+import argparse
+import copy
+import re
+import statistics
+import time
+
+import harness
+
+# Channels in and out, window, stride, and height and width of the images.
+LAYERS = [
+    (64, 64, 3, 1, 56), (128, 128, 3, 1, 28), (256, 256, 3, 1, 14), (512, 512, 3, 1, 7), (256, 256, 3, 2, 28),
+    (256, 64, 1, 1, 56), (512, 128, 1, 1, 28), (256, 1024, 1, 1, 14), (1024, 256, 1, 1, 14), (512, 2048, 1, 1, 7),
+    (512, 1024, 1, 2, 28), (3, 64, 7, 2, 224),
+]  # fmt: skip
+BLOCKS = [16, 1]
+
+
+def train_step(model, optimizer, batch):
+    optimizer.zero_grad()
+    loss = (model.convolution(model.x) * batch).sum()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def make(layer, images):
+    """A model whose input is trained, too, its optimizer, and a batch: the gradient of what comes out."""
+    import torch
+
+    ins, outs, window, stride, size = layer
+    torch.manual_seed(0)
+    model = torch.nn.Module()
+    model.convolution = torch.nn.Conv2d(ins, outs, window, stride, window // 2, bias=False)
+    model.x = torch.nn.Parameter(torch.randn(images, ins, size, size))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    return model, optimizer, torch.randn_like(model.convolution(model.x).detach())
+
+
+def compiled(layer, images, block, density):
+    """A step, its batch and its share of blocks that are stored, compared with PyTorch's."""
+    import numpy as np
+    import sparse_opt.torch
+    import torch
+
+    model, optimizer, batch = make(layer, images)
+    reference, reference_optimizer = copy.deepcopy((model, optimizer))
+    export = sparse_opt.torch.export(train_step, model, optimizer, batch)
+    mark = {"match": "weight", "block": block, "density": density, "dims": "row,col,col,col"}
+    step = sparse_opt.compile(export, [mark] if block else [], pattern="random" if block else None, check=0)
+    reference.double()
+    reference.convolution.weight.data = torch.from_numpy(step.read("convolution.weight").astype(np.float64))
+    got, want = float(step(batch)), float(train_step(reference, reference_optimizer, batch.double()))
+    size = float(torch.linalg.vector_norm(batch.double()))  # of a sum of products with these
+    if abs(got - want) > 1e-5 * size:
+        raise SystemExit(f"error: expected the loss of the masked convolution, {want}, but got {got}")
+    return step, batch
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--images", type=int, default=8)
+    parser.add_argument("--density", type=float, default=0.1)
+    parser.add_argument("--filter", default="", help="of layers like 256x256/3x3/14, or 256x256/3x3/2/28 with a stride")
+    options = parser.parse_args()
+    harness.set_threads(options.threads)
+    import torch
+
+    torch.set_num_threads(options.threads)
+    names = ["PyTorch, ms", "dense, ms", *(f"{b}x{b}, ms" for b in BLOCKS)]
+    print(f"{'layer':20} " + " ".join(f"{name:>12}" for name in names) + "   times PyTorch: dense, " +
+          ", ".join(f"{b}x{b}" for b in BLOCKS))
+    for layer in LAYERS:
+        ins, outs, window, stride, size = layer
+        name = f"{ins}x{outs}/{window}x{window}/{f'{stride}/' if stride > 1 else ''}{size}"
+        if not re.search(options.filter, name):
+            continue
+        fits = [b for b in BLOCKS if outs % b == 0 and ins * window**2 % b == 0]
+        steps = [compiled(layer, options.images, block, options.density) for block in [0, *fits]]
+        model, optimizer, batch = make(layer, options.images)
+        calls = [lambda: float(train_step(model, optimizer, batch))]
+        calls += [lambda step=step, batch=batch: float(step(batch)) for step, batch in steps]
+        times = [[] for _ in calls]
+        for _ in range(options.runs):
+            for own, call in zip(times, calls):
+                start = time.perf_counter()
+                call()
+                own.append(time.perf_counter() - start)
+        medians = [statistics.median(own) * 1e3 for own in times]
+        found = dict(zip(["", 0, *fits], medians))
+        print(f"{name:20} " + " ".join(f"{found[b]:12.2f}" if b in found else f"{'-':>12}" for b in ["", 0, *BLOCKS]) +
+              " " * 3 + ", ".join(f"{medians[0] / found[b]:.2f}" if b in found else "-" for b in [0, *BLOCKS]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Convolutions are products of windows: dense ones, and weights in blocks.
+
+# RUN: %python %s | FileCheck %s
+
+"""Compares convolutions of 1 to 3 dimensions, and their gradients, with PyTorch's in float64:
+strides, paddings, dilations, groups, windows side by side, transposed ones; then steps of
+weights in blocks with the same steps on weights times masks."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import sparse_opt.torch
+from sparse_opt.torch.rewrites import _windows
+from twins import twin
+
+warnings.simplefilter("ignore")
+aten = torch.ops.aten
+
+
+def check_formulas(count: int) -> None:
+    """What a convolution is rewritten to, beside PyTorch's."""
+    draw = random.Random(0)
+    torch.manual_seed(0)
+    worst, seen = 0.0, set()
+    while count:
+        dims, groups = draw.randint(1, 3), draw.choice([1, 1, 2, 3])
+        ins, outs = groups * draw.randint(1, 3), groups * draw.randint(1, 3)
+        kernel = [draw.randint(1, 4) for _ in range(dims)]
+        strides = [draw.choice([1, 1, 2, 3, k]) for k in kernel]
+        paddings = [draw.randint(0, 2) for _ in kernel]
+        steps = [draw.choice([1, 1, 2]) for _ in kernel]
+        transposed = draw.random() < 0.3
+        extra = [draw.randint(0, s - 1) if transposed else 0 for s in strides]
+        channels = (ins, outs // groups) if transposed else (outs, ins // groups)
+        x = torch.randn(2, ins, *(draw.randint(7, 10) for _ in kernel), dtype=torch.double)
+        weight = torch.randn(*channels, *kernel, dtype=torch.double)
+        bias = torch.randn(outs, dtype=torch.double)
+        sizes = (strides, paddings, steps, transposed, extra, groups)
+        try:
+            want = aten.convolution(x, weight, bias, *sizes)
+        except RuntimeError:  # no window fits, or more output padding than a stride
+            continue
+        got = _windows._convolution(x, weight, bias, *sizes)
+        dy = torch.randn_like(want)
+        mask = [True, True, True]
+        wanted = aten.convolution_backward(dy, x, weight, [outs], *sizes, mask)
+        gradients = _windows._convolution_gradient(dy, x, weight, [outs], *sizes, mask)
+        for a, b in zip((want, *wanted), (got, *gradients)):
+            assert a.shape == b.shape, (a.shape, b.shape, sizes)
+            worst = max(worst, float((a - b).abs().max()))
+        seen.add((dims, groups > 1, transposed))
+        count -= 1
+    print(f"formulas: {len(seen)} kinds, {'right' if worst < 1e-12 else f'WRONG {worst}'}")
+
+
+check_formulas(300)
+# CHECK: formulas: 12 kinds, right
+
+
+class Net(nn.Module):
+    """Each a block of its own size, or none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, padding=1)
+        self.point = nn.Conv2d(16, 32, 1)
+        self.square = nn.Conv2d(32, 32, 3, padding=1, bias=False)
+        self.strided = nn.Conv2d(32, 16, 3, stride=2, padding=2, dilation=2)
+        self.patches = nn.Conv2d(32, 8, 4, stride=4)
+        self.grouped = nn.Conv2d(16, 16, 3, padding=1, groups=4)
+        self.wide = nn.Conv1d(16, 2, 257, padding=128)  # more places than become slices
+        self.line = nn.Conv1d(16, 8, 5, padding=2)
+        self.solid = nn.Conv3d(4, 8, (2, 3, 3), padding=1)
+        self.up = nn.ConvTranspose2d(16, 4, 3, stride=2)
+
+    def forward(self, x: Any) -> Any:
+        x = torch.relu(self.point(torch.relu(self.first(x))))
+        x = torch.relu(self.square(x)) + x
+        y = self.grouped(torch.relu(self.strided(x)))
+        z = self.line(y.flatten(2)).square().mean()
+        z = z + self.wide(y.flatten(2)).square().mean()
+        z = z + self.solid(y.unflatten(1, (4, 4))).square().mean()
+        return z + self.patches(x).sin().mean() + self.up(y).cos().mean()
+
+
+MARKS = [
+    sparse_opt.Mark(f"^{name}.weight$", block=block, density=density, dims=dims)
+    for name, block, density, dims in (
+        ("point", (8, 16), 0.5, "row,col,col,col"),
+        ("square", (16, 16), 0.3, "row,col,col,col"),
+        ("strided", (4, 4), 0.4, "row,col,col,col"),
+        ("patches", (8, 32), 0.5, "row,col,col,col"),
+        ("line", (1, 1), 0.3, "row,col,col"),
+        ("solid", (8, 1), 0.3, "row,col,col,col,col"),
+    )
+]
+
+
+def train_step(model: Any, optimizer: Any, batch: Any) -> Any:
+    optimizer.zero_grad()
+    loss = (model(batch["x"]) - 3.0).square()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def check_steps(marks: Any, dtype: torch.dtype, bound: float) -> None:
+    """Steps with updates of the patterns, beside the same on weights times masks in float64."""
+    torch.manual_seed(1)
+    model = Net().to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0625)
+    reference, reference_optimizer = twin(model, optimizer)
+    reference.double()
+    batch = {"x": torch.randn(2, 3, 12, 12).to(dtype)}
+    wide = {"x": batch["x"].double()}
+    export = sparse_opt.torch.export(train_step, model, optimizer, batch)
+    step = sparse_opt.compile(export, marks, check=0, options=["-O", "1"])
+    weights = dict(reference.named_parameters())
+    worst = 0.0
+    for i in range(4):
+        if i == 2 and marks:
+            step.update_patterns(0.5)
+        if i in (0, 2):
+            for name, value in step.state_dict().items():
+                weights[name].data = value.double()
+        masks = {}
+        for name, pattern in step.patterns.items():  # Blocks that have come are zeros.
+            blocks = step.blocks(name)
+            rows, columns = pattern.rows // pattern.block_rows, pattern.cols // pattern.block_cols
+            stored = np.zeros((rows, columns), bool)
+            stored[blocks.rows, blocks.col_idx] = True
+            mask = stored.repeat(pattern.block_rows, 0).repeat(pattern.block_cols, 1)
+            masks[name] = torch.from_numpy(mask).view(weights[name].shape)
+        got = float(step(batch))
+        want = float(train_step(reference, reference_optimizer, wide))
+        for name, mask in masks.items():
+            weights[name].data *= mask
+        worst = max(worst, abs(got - want) / abs(want))
+    for name, value in step.state_dict().items():
+        weight = weights[name].detach()
+        worst = max(worst, float((value.double() - weight).abs().max() / weight.abs().max()))
+    products = {k: n for k, n in step.products.items() if n}
+    print(f"{dtype}: {'right' if worst < bound else 'WRONG'}, {worst:.1e}, {products}", flush=True)
+
+
+check_steps([], torch.float32, 1e-5)
+check_steps(MARKS, torch.float32, 1e-5)
+check_steps(MARKS, torch.float64, 1e-12)
+check_steps(MARKS, torch.bfloat16, 2e-2)
+# CHECK-NEXT: float32: right
+# CHECK-NEXT: float32: right
+# CHECK-NEXT: float64: right
+# CHECK-NEXT: bfloat16: right
