@@ -388,9 +388,9 @@ def _of_groups(
     else:
         columns = columns.reshape(groups, -1, columns.shape[1])
         y = torch.bmm(weight.reshape(groups, outs, -1), columns)
-    y = y.view(groups, outs, x.shape[0], *out).permute(2, 0, 1, *range(3, 3 + len(out)))
-    # A program takes views of what a convolution returns.
-    return y.reshape([x.shape[0], groups * outs, *out]).contiguous()
+    # Places of a channel stay one dimension, and views can be taken of what is returned.
+    y = y.view(groups, outs, x.shape[0], -1).permute(2, 0, 1, 3).contiguous()
+    return y.view([x.shape[0], groups * outs, *out])
 
 
 def _of_windows(
@@ -417,6 +417,8 @@ def _columns(
     """Returns the windows as columns, whose rows are channels, and in each of these the places
     of a window."""
     channels = x.shape[1]
+    if all(k * stride == 1 for k, stride in zip(kernel, strides)):
+        return x.flatten(2).transpose(0, 1).reshape(channels, -1)
     if _lie_side_by_side(kernel, strides, steps):
         # The places of a window are dimensions of their own.
         for d, (k, length, stride) in enumerate(zip(kernel, out, strides)):
