@@ -158,9 +158,11 @@ class Mark:
         return cls(**{_NAMES.get(key, key): value for key, value in keys.items()})
 
     @classmethod
-    def named(cls, name: str, block: tuple[int, int], density: float) -> Mark:
+    def named(
+        cls, name: str, block: tuple[int, int], density: float, dims: Sequence[str] | None = None
+    ) -> Mark:
         """Returns the mark of one weight."""
-        return cls(f"^{_escaped(name)}$", block=block, density=density)
+        return cls(f"^{_escaped(name)}$", block=block, density=density, dims=dims)
 
     def __str__(self) -> str:
         """Returns the text that the compiler takes."""

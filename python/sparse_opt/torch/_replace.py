@@ -16,8 +16,9 @@ from torch.nn.utils import parametrize
 from sparse_opt import _given, _library, _marks, _say
 from sparse_opt._errors import StepError
 from sparse_opt._marks import Mark, Marks
-from sparse_opt.torch import _fusion, _linear, _updates
+from sparse_opt.torch import _convolutions, _fusion, _linear, _updates
 from sparse_opt.torch._attention import PROJECTIONS, MultiheadAttention
+from sparse_opt.torch._convolutions import Convolution
 from sparse_opt.torch._layers import FIRST_PATTERN, Blocks, Embedding, Linear, count_blocks
 
 Pattern = Literal["random", "largest"]
@@ -35,8 +36,9 @@ def _largest(weight: Tensor, block: tuple[int, int], density: float) -> Tensor:
 def _is_dense(module: torch.nn.Module) -> bool:
     """Returns whether a layer of blocks can take a module's place."""
     # What has a parametrization is of a class that is derived from its own.
-    kind = type(module).__base__ if parametrize.is_parametrized(module) else type(module)
-    return kind in (torch.nn.Linear, torch.nn.Embedding) or _is_conv1d(module)
+    kind: Any = type(module).__base__ if parametrize.is_parametrized(module) else type(module)
+    linear = (torch.nn.Linear, torch.nn.Embedding)
+    return kind in linear or kind in _convolutions.KINDS or _is_conv1d(module)
 
 
 def _is_conv1d(module: torch.nn.Module) -> bool:
@@ -50,7 +52,7 @@ def _sparse(dense: Any, block: tuple[int, int], density: float, pattern: Any) ->
     """Returns a layer with the stored blocks of a dense one, and its bias itself; blocks and
     a mask are those of the weight as it lies there."""
     is_transposed = _is_conv1d(dense)
-    weight = dense.weight.detach()
+    weight = dense.weight.detach().flatten(1)
     if is_transposed:
         weight, block = weight.t(), block[::-1]
         pattern = pattern if isinstance(pattern, str) else _given.mask(FIRST_PATTERN, pattern).T
@@ -63,10 +65,14 @@ def _sparse(dense: Any, block: tuple[int, int], density: float, pattern: Any) ->
             pattern=pattern, dtype=weight.dtype, device=weight.device,
         )  # fmt: skip
     else:
-        layer = Linear(
-            weight.shape[1], weight.shape[0], dense.bias is not None, block=block,
-            density=density, pattern=pattern, dtype=weight.dtype, device=weight.device,
-        )  # fmt: skip
+        options: dict[str, Any] = {
+            "block": block, "density": density, "pattern": pattern, "dtype": weight.dtype,
+            "device": weight.device,
+        }  # fmt: skip
+        if type(dense) in _convolutions.KINDS:
+            layer = _convolutions.of_dense(dense, **options)
+        else:
+            layer = Linear(weight.shape[1], weight.shape[0], dense.bias is not None, **options)
         if dense.bias is not None:
             layer.bias = dense.bias
     layer.is_transposed = is_transposed
@@ -83,7 +89,7 @@ def _obstacle(module: torch.nn.Module) -> str:
         if module.max_norm is not None:
             return "max_norm"
         return "scale_grad_by_freq" * module.scale_grad_by_freq or "sparse" * module.sparse
-    return ""
+    return _convolutions.obstacle(module) if type(module) in _convolutions.KINDS else ""
 
 
 # A module, the name that it has a layer by, that, the name of its weight, and its mark.
@@ -108,14 +114,15 @@ def _find(
             shape = child.weight.shape
             reason = _obstacle(child)
             if reason or not rule.fits(shape):
-                left.append(f"{weight} ({reason or f'{shape[0]}x{shape[1]}'})")
+                left.append(f"{weight} ({reason or 'x'.join(map(str, shape))})")
                 continue
             used.add(rule)
             _require_no_hooks(weight, child, "sparsify")
             found.append((module, name, child, weight, rule))
     for rule in rules:
         if rule not in used:
-            shapes = {f"{n}.weight": m.weight.shape for n, m in model.named_modules() if _is_dense(m)}
+            fitting = (item for item in model.named_modules() if _is_dense(item[1]))
+            shapes = {f"{n}.weight": m.weight.shape for n, m in fitting if not _obstacle(m)}
             could = [name for name, shape in shapes.items() if rule.fits(shape)]
             raise StepError(
                 f"expected 'match={rule.match}' to match the weight of a layer that"
@@ -143,7 +150,8 @@ def sparsify(
     fuse_activations: bool = False,
 ) -> torch.nn.Module:
     """Puts block-sparse layers into a model in place of its `torch.nn.Linear`,
-    `torch.nn.Embedding`, and the `Conv1D` of transformers, and returns it. A line says how
+    `torch.nn.Embedding`, the `Conv1D` of transformers, and, by marks with
+    `dims="row,col,col,col"`, of `torch.nn.Conv2d` and its kin, and returns it. A line says how
     many, and what it left.
 
     A `torch.nn.MultiheadAttention` becomes one whose projections are layers: a mark that
@@ -320,8 +328,9 @@ def _require_no_hooks(name: str, layer: Any, call: str) -> None:
 
 def _of_layers(mark: Mark) -> Mark:
     """Returns a mark that layers have all of."""
-    if mark.match is None or mark != Mark(mark.match, block=mark.block, density=mark.density):
-        raise _given.refusal("a mark of layers, by match, block and density", str(mark))
+    own = mark.match and Mark(mark.match, block=mark.block, density=mark.density, dims=mark.dims)
+    if mark != own:
+        raise _given.refusal("a mark of layers, by match, block, density and dims", str(mark))
     return mark
 
 
@@ -368,7 +377,8 @@ def marks_of(model: torch.nn.Module) -> list[Mark]:
             parent, _, part = name.rpartition(".")
             if part in PROJECTIONS and isinstance(modules[parent], MultiheadAttention):
                 weight = f"{name}_weight"
-            marks.append(Mark.named(weight, (rows, cols), module.density))
+            dims = module.mark_dims if isinstance(module, Convolution) else None
+            marks.append(Mark.named(weight, (rows, cols), module.density, dims))
     return marks
 
 
@@ -459,6 +469,14 @@ def _dense(layer: Blocks, weights: dict[int, torch.nn.Parameter]) -> torch.nn.Mo
                 " its layer alone: densify the model"
             )
         dense, weight = Conv1D(*layer.shape).to(weight.dtype), weight.t().contiguous()
+    elif isinstance(layer, Convolution):
+        if layer.activation:
+            raise StepError(
+                f"expected a {type(layer).__name__} without an activation to densify, but got"
+                f" {layer.activation}"
+            )
+        dense = layer.dense()
+        weight = weight.view(dense.weight.shape)
     else:
         activation = getattr(layer, "activation", "")
         dense = (_Activated if activation else torch.nn.Linear)(

@@ -27,18 +27,19 @@ from sparse_opt import _given, _pattern_updates
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt.torch import _updates
+from sparse_opt.torch._convolutions import Conv1d, Conv2d, Conv3d
 from sparse_opt.torch._layers import Blocks, Embedding, Linear
 from sparse_opt.torch._new_blocks import Start
 from sparse_opt.torch._replace import densify, marks_of, sparsify
 from sparse_opt.torch._schedule import Sparsity
 
 __all__ = [
-    "Embedding", "Linear", "Sparsity", "broadcast_patterns", "densify", "keep_gradients",
-    "marks_of", "sparsify", "update_patterns",
+    "Conv1d", "Conv2d", "Conv3d", "Embedding", "Linear", "Sparsity", "broadcast_patterns",
+    "densify", "keep_gradients", "marks_of", "sparsify", "update_patterns",
 ]  # fmt: skip
 
 # Where users find them, and pickles look for them.
-for _class in (Embedding, Linear):
+for _class in (Conv1d, Conv2d, Conv3d, Embedding, Linear):
     _class.__module__ = __name__
 
 

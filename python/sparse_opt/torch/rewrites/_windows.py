@@ -382,12 +382,12 @@ def _of_groups(
             factor = factor.view([1, groups, outs] + [1] * len(out))
             terms.append(part.unsqueeze(2) * factor)
         return _added(terms).reshape([x.shape[0], groups * outs, *out])
-    columns = _columns(x, kernel, out, strides, steps)
+    taken = columns(x, kernel, out, strides, steps)
     if groups == 1:
-        y = weight.reshape(outs, -1) @ columns
+        y = weight.reshape(outs, -1) @ taken
     else:
-        columns = columns.reshape(groups, -1, columns.shape[1])
-        y = torch.bmm(weight.reshape(groups, outs, -1), columns)
+        taken = taken.reshape(groups, -1, taken.shape[1])
+        y = torch.bmm(weight.reshape(groups, outs, -1), taken)
     # Places of a channel stay one dimension, and views can be taken of what is returned.
     y = y.view(groups, outs, x.shape[0], -1).permute(2, 0, 1, 3).contiguous()
     return y.view([x.shape[0], groups * outs, *out])
@@ -407,7 +407,7 @@ def _of_windows(
     return parts
 
 
-def _columns(
+def columns(
     x: torch.Tensor,
     kernel: Sequence[int],
     out: Sequence[int],
@@ -431,8 +431,8 @@ def _columns(
         )
     n = x.shape[0]
     parts = _of_windows(x.transpose(0, 1), kernel, out, strides, steps)
-    columns = torch.cat([part.reshape(channels, 1, n, -1) for part in parts], 1)
-    return columns.reshape(channels * len(parts), -1)
+    joined = torch.cat([part.reshape(channels, 1, n, -1) for part in parts], 1)
+    return joined.reshape(channels * len(parts), -1)
 
 
 TABLE: dict[Any, Callable[..., Any]] = {
