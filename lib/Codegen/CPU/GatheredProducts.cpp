@@ -18,16 +18,17 @@ using namespace mlir::bsr::cpu;
 /// on Zen 5, where rows come from the third-level cache.
 static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
                          maxRowsAhead = 16;
-/// Panels of tokens, at least, that values are put in order for: it takes as
-/// long as about one of them.
-static constexpr int64_t minOrderedPanels = 16;
+/// Multiply-adds of vectors in a step of a loop over blocks of one row whose
+/// values are in order, at most: one block has few.
+static constexpr int64_t maxMultiplyAdds = 32;
 
 namespace {
 /// How a kernel goes through a product: lines of blocks, tiles of a line, and
 /// k-blocks, each as many stored blocks as the first-level cache holds.
 struct Schedule {
-  /// `isInMemory`: the values of `op` are, and not computed from others.
-  Schedule(SpMMOp op, CPUTarget target, bool isInMemory);
+  /// `isInMemory`: the values of `op` are, and not computed from others;
+  /// `isOrdered`: they are put in the order of the view.
+  Schedule(SpMMOp op, CPUTarget target, bool isInMemory, bool isOrdered);
 
   PatternType pattern;
   View walked;
@@ -42,6 +43,12 @@ struct Schedule {
   /// `ahead` blocks later.
   bool prefetches;
   int64_t ahead;
+  /// The others do, too: rows of a line leave the first-level cache before they
+  /// read them.
+  bool rereads;
+  /// Each line prefetches as many rows of the next tile of lanes; none if two
+  /// do not stay in the second-level cache.
+  int64_t rowsOfNext = 0;
   /// Lanes of a vector of a full tile, and vectors side by side: lines that are
   /// too low for a tile of their own take several.
   int64_t panel, panels;
@@ -65,8 +72,8 @@ class SpMMEmitter : Schedule {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Epilogue epilogue, Value ordered)
-      : Schedule(op, e.target, !!e.getBuffer(op.getValues())), e(e), op(op),
-        output(output), view(patterns.at({op.getPattern(), walked})),
+      : Schedule(op, e.target, !!e.getBuffer(op.getValues()), !!ordered), e(e),
+        op(op), output(output), view(patterns.at({op.getPattern(), walked})),
         epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
         ordered(ordered) {}
@@ -101,17 +108,21 @@ private:
     Index slot, position, number;
   };
   SmallVector<Value> emitBlock(const Line &line, const Tile &tile, Value low,
-                               Value block, ValueRange sums);
+                               Value first, int64_t i, int64_t count,
+                               ValueRange sums);
+  SmallVector<Value> emitBlocks(const Line &line, const Tile &tile, Value low,
+                                Value from, Value to, int64_t count,
+                                ValueRange sums);
   Value readX(const Line &line, const Block &block, Index feature, Index lane);
   void multiply(const Line &line, const Tile &tile, const Block &block,
                 Index feature, MutableArrayRef<Value> sums);
   void multiplyPair(const Line &line, const Tile &tile, const Block &block,
                     Index feature, MutableArrayRef<Value> sums);
   SmallVector<Value> getStart(const Line &line, const Tile &tile);
-  void orderValues();
   void prepare(Value from, Value to);
   void copy(Index slot, Index number);
   void pack(Index slot, Index number);
+  void prefetchNext(const Line &line);
   void roundSums(const Line &line);
   void emitEpilogue(const Line &line, Index number);
 
@@ -141,7 +152,7 @@ private:
 };
 } // namespace
 
-Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory)
+Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory, bool isOrdered)
     : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
       lines(pattern.getNumLines(walked)),
       outBlock(pattern.getBlockExtent(walked)),
@@ -162,13 +173,21 @@ Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory)
   isPacked = hasPairs && !op.getTranspose();
   if (hasPairs)
     unroll = 2 * getDivisor(inBlock / 2, 2);
-  if (tiles.front().count > 1) {
+  int64_t element = hasPairs ? 2 : 4;
+  int64_t rows = element * inBlock * panels * panel;
+  int64_t features = inBlock * pattern.getNumLines(getOther(walked));
+  // A row of one cache line is prefetched once for the multiply-adds of a tile;
+  // of more, it would be an instruction for each few of them.
+  int64_t ofLine = pattern.getSlots() / lines * (rows + element * outBlock);
+  rereads =
+      isOrdered && rows <= lineBytes && ofLine > target.firstCache / 4 * 3;
+  if (isOrdered && 2 * rows * features <= target.secondCache)
+    rowsOfNext = llvm::divideCeil(features, lines);
+  if (tiles.front().count > 1 && !rereads) {
     auto [base, size, count] = tiles.front();
     tiles.front().count = 1;
     tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
   }
-  int64_t element = hasPairs ? 2 : 4;
-  int64_t rows = element * inBlock * panels * panel;
   ahead = std::clamp<int64_t>(prefetchedBytes / rows, 1,
                               std::max(maxAhead, maxRowsAhead / inBlock));
   // A line that is computed in one go leaves its sums in registers: what comes
@@ -241,30 +260,6 @@ Value SpMMEmitter::readPair(const Block &block, Index feature, Index output) {
   place.lanes = true;
   return wide ? e.load(wide, {block.number, place})
               : e.read(op.getValues(), {block.slot, output, place});
-}
-
-/// Puts the values of all blocks in the order of the view: slices of it are
-/// work items.
-void SpMMEmitter::orderValues() {
-  int64_t size = llvm::divideCeil(pattern.getSlots(), minItems);
-  Value end = loadIndex(e, view.ptr, Index::constant(lines));
-  e.forall(minItems, [&](ArrayRef<Index> slice) {
-    Index first = e.multiplyAdd(slice.front(), size, Index::constant(0));
-    Value high = arith::MinUIOp::create(e.b, e.loc,
-                                        e.materialize(first.plus(size)), end);
-    e.loop(e.materialize(first), high, 1, {}, [&](Value block, ValueRange) {
-      Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
-      e.loop(pattern.getBlockRows(), {}, [&](Index row, ValueRange) {
-        e.forLanes(e.constant(0), pattern.getBlockCols(), e.target.lanes,
-                   [&](Index col) {
-                     e.store(e.read(op.getValues(), {slot, row, col}), ordered,
-                             {Index::of(block), row, col});
-                   });
-        return SmallVector<Value>();
-      });
-      return SmallVector<Value>();
-    });
-  });
 }
 
 /// Converts or packs the values of a k-block.
@@ -355,20 +350,25 @@ void SpMMEmitter::multiplyPair(const Line &line, const Tile &tile,
   }
 }
 
-/// One block of a tile: a feature that it reads, or a pair, after the other.
+/// Block `i` of the `count` ones of a tile that are taken from `first` on: a
+/// feature that it reads, or a pair, after the other.
 SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
-                                          Value low, Value number,
-                                          ValueRange outer) {
+                                          Value low, Value first, int64_t i,
+                                          int64_t count, ValueRange outer) {
+  Index number = Index::of(first).plus(i);
   Block block;
-  block.slot = Index::of(loadIndex(e, view.slot, Index::of(number)));
-  block.position = Index::of(loadIndex(e, view.idx, Index::of(number)));
+  block.slot = Index::of(loadIndex(e, view.slot, number));
+  block.position = Index::of(loadIndex(e, view.idx, number));
   Index nextSlot, nextPosition;
   if (wide)
-    block.number = Index::of(arith::SubIOp::create(e.b, e.loc, number, low));
+    block.number = Index::of(
+        arith::SubIOp::create(e.b, e.loc, e.materialize(number), low));
   else if (ordered)
-    block.number = Index::of(number);
+    block.number = number;
   if (tile.prefetches) {
-    Index next = getNextBlock(e, number, pattern, ahead);
+    // The last of the blocks that are prefetched is one of the pattern.
+    Index last = getNextBlock(e, first, pattern, ahead + count - 1);
+    Index next = last.plus(i + 1 - count);
     nextSlot = Index::of(loadIndex(e, view.slot, next));
     nextPosition = Index::of(loadIndex(e, view.idx, next));
   }
@@ -401,13 +401,34 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   });
 }
 
+/// The blocks from `from` to `to` of a tile, `count` in a step.
+SmallVector<Value> SpMMEmitter::emitBlocks(const Line &line, const Tile &tile,
+                                           Value low, Value from, Value to,
+                                           int64_t count, ValueRange inits) {
+  return e.loop(from, to, count, inits, [&](Value first, ValueRange carried) {
+    SmallVector<Value> sums(carried);
+    for (int64_t i : llvm::seq(count))
+      sums = emitBlock(line, tile, low, first, i, count, sums);
+    return sums;
+  });
+}
+
 /// A register tile over the blocks from `low` to `high`.
 void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
                            Value high, ValueRange inits) {
-  SmallVector<Value> sums =
-      e.loop(low, high, 1, inits, [&](Value block, ValueRange sums) {
-        return emitBlock(line, tile, low, block, sums);
-      });
+  Value whole = low;
+  SmallVector<Value> sums(inits);
+  int64_t vectors =
+      line.lanes.size() * std::max<int64_t>(1, e.width / e.target.lanes);
+  int64_t together = ordered ? maxMultiplyAdds / (tile.rows * vectors) : 1;
+  if (together > 1) {
+    Value count = arith::SubIOp::create(e.b, e.loc, high, low);
+    Value rest =
+        arith::RemUIOp::create(e.b, e.loc, count, e.constant(together));
+    whole = arith::SubIOp::create(e.b, e.loc, high, rest);
+    sums = emitBlocks(line, tile, low, low, whole, together, sums);
+  }
+  sums = emitBlocks(line, tile, low, whole, high, 1, sums);
   for (auto [number, sum] : llvm::enumerate(sums)) {
     if (total) {
       e.store(sum, total, getSumPlace(line, tile.first, number));
@@ -422,7 +443,7 @@ void SpMMEmitter::forTiles(llvm::function_ref<void(const Tile &)> body) {
   for (const Tiles &group : tiles)
     e.loop(group.count, {}, [&](Index tile, ValueRange) {
       body({e.multiplyAdd(tile, group.size, Index::constant(group.base)),
-            group.size, group.base == 0 && prefetches});
+            group.size, prefetches && (rereads || group.base == 0)});
       return SmallVector<Value>();
     });
 }
@@ -470,9 +491,24 @@ void SpMMEmitter::roundSums(const Line &line) {
   });
 }
 
+/// The line's share of the rows that the next tile of lanes needs: nobody else
+/// fetches them, since blocks are anywhere.
+void SpMMEmitter::prefetchNext(const Line &line) {
+  for (int64_t row : llvm::seq(rowsOfNext))
+    for (Index lane : line.lanes)
+      e.prefetch(op.getX(),
+                 activations.at(line.leading,
+                                e.multiplyAdd(line.number, rowsOfNext,
+                                              Index::constant(row)),
+                                lane.scalar().plus(panels * panel)),
+                 e.width);
+}
+
 void SpMMEmitter::emitLine(const Line &line) {
   Value low = loadIndex(e, view.ptr, line.number);
   Value high = loadIndex(e, view.ptr, line.number.plus(1));
+  if (e.width == panel)
+    prefetchNext(line);
   if (!blocks)
     return forTiles([&](const Tile &tile) {
       emitTile(line, tile, low, high, getStart(line, tile));
@@ -528,7 +564,7 @@ void SpMMEmitter::emitItems(
 /// Full register tiles of lanes, then what is left, in powers of two.
 void SpMMEmitter::emit() {
   if (ordered)
-    orderValues();
+    emitOrderedValues(e, op, view, ordered);
   int64_t tokens = activations.tokens, tile = panels * panel;
   if (int64_t tiles = tokens / tile)
     emitItems(tiles, [&](Index item, LaneBody body) {
@@ -554,28 +590,6 @@ void SpMMEmitter::emit() {
         }
       }
     });
-}
-
-MemRefType cpu::getOrderedValues(SpMMOp op, CPUTarget target) {
-  PatternType pattern = op.getPattern().getType();
-  View walked = getView(!op.getTranspose());
-  Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
-  Type type = op.getY().getType().getElementType();
-  auto hasType = [&](Value tensor) {
-    return getElementTypeOrSelf(tensor.getType()) == type;
-  };
-  int64_t panels = llvm::product_of(activations.leading) * activations.tokens /
-                   target.panel();
-  bool isOrdered = pattern.getBlockExtent(getOther(walked)) == 1 &&
-                   pattern.getBlockExtent(walked) > 1 &&
-                   !op.getNumBatchDims() && (type.isF32() || type.isF64()) &&
-                   hasType(op.getValues()) && hasType(op.getX()) &&
-                   panels >= minOrderedPanels;
-  if (!isOrdered || isScattered(op, target))
-    return {};
-  return MemRefType::get(
-      {pattern.getSlots(), pattern.getBlockRows(), pattern.getBlockCols()},
-      type);
 }
 
 void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,

@@ -4,40 +4,17 @@
 
 #include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::cpu;
 
-/// Features of a block that are read, at least: a row of sums is read and
-/// written for as many. And panels of tokens, which are work items.
-static constexpr int64_t minRows = 4, minPanels = 16;
-/// How many blocks later the rows of sums and the values are needed that are
-/// prefetched: values lie anywhere in the third-level cache.
+/// How many blocks later the rows of sums are needed that are prefetched.
 static constexpr int64_t ahead = 16;
 /// Blocks of a line that are taken at once: sums that hide how long a
-/// multiply-add takes, and no more values than general registers point to. And
-/// rows of a step of these, at most.
-static constexpr int64_t together = 4, maxRows = 4;
-
-bool cpu::isScattered(SpMMOp op, CPUTarget target) {
-  PatternType pattern = op.getPattern().getType();
-  View read = getView(op.getTranspose());
-  Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
-  Type type = op.getY().getType().getElementType();
-  auto hasType = [&](Value tensor) {
-    return getElementTypeOrSelf(tensor.getType()) == type;
-  };
-  int64_t panels = llvm::product_of(activations.leading) * activations.tokens /
-                   target.panel();
-  return pattern.getBlockExtent(getOther(read)) == 1 &&
-         pattern.getBlockExtent(read) >= minRows && !op.getNumBatchDims() &&
-         activations.hasLanes && (type.isF32() || type.isF64()) &&
-         hasType(op.getValues()) && hasType(op.getX()) &&
-         activations.tokens % target.panel() == 0 && panels >= minPanels;
-}
+/// multiply-add takes, and rows of these in a step, at most.
+static constexpr int64_t together = 4, maxRows = 16;
 
 namespace {
 /// A work item is a panel of tokens and all blocks. The blocks of a line read
@@ -48,20 +25,20 @@ namespace {
 class ScatterEmitter {
 public:
   ScatterEmitter(Emitter &e, SpMMOp op, Value output,
-                 const PatternViews &patterns, Epilogue epilogue)
-      : e(e), op(op), output(output), pattern(op.getPattern().getType()),
-        walked(getView(op.getTranspose())),
+                 const PatternViews &patterns, Epilogue epilogue, Value ordered)
+      : e(e), op(op), output(output), ordered(ordered),
+        pattern(op.getPattern().getType()), walked(getView(op.getTranspose())),
         view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
         outputs(pattern.getNumLines(getOther(walked))),
         block(pattern.getBlockExtent(walked)),
-        prefetchesSums(4 * outputs * e.target.panel() > e.target.rowBytes()) {}
+        prefetchesSums(4 * outputs * e.target.panel() > e.target.firstCache) {}
   void emit();
 
 private:
   void forOutputs(llvm::function_ref<void(Index)> body);
   void emitLine(Index line);
-  void emitBlocks(Index line, Value first, Value end, int64_t count);
+  void emitBlocks(Index line, Value first, int64_t count);
   SmallVector<Index> getPlace(Index feature) const {
     return activations.at(leading, feature, lane);
   }
@@ -69,6 +46,8 @@ private:
   Emitter &e;
   SpMMOp op;
   Value output;
+  /// The values in the order of the view, [slots, rows, columns].
+  Value ordered;
   PatternType pattern;
   View walked;
   PatternView view;
@@ -76,7 +55,7 @@ private:
   Activations activations;
   /// Features that are made, and those of a block that are read.
   int64_t outputs, block;
-  /// The sums of a panel are more than the second-level cache keeps.
+  /// The sums of a panel are more than the first-level cache keeps.
   bool prefetchesSums;
   /// The panel: its leading indices and its lanes.
   SmallVector<Index> leading;
@@ -91,57 +70,45 @@ void ScatterEmitter::forOutputs(llvm::function_ref<void(Index)> body) {
   });
 }
 
-/// Adds `count` blocks of `line` from number `first` on, of those before `end`:
-/// each makes a feature of its own.
-void ScatterEmitter::emitBlocks(Index line, Value first, Value end,
-                                int64_t count) {
-  auto load = [&](Value array, Index at) {
-    return Index::of(loadIndex(e, array, at));
-  };
-  SmallVector<Index> slots;
+/// Adds `count` blocks of `line` from number `first` on: each makes a feature
+/// of its own.
+void ScatterEmitter::emitBlocks(Index line, Value first, int64_t count) {
   SmallVector<SmallVector<Index>> places;
   SmallVector<Value> sums;
   // The last of the blocks that are prefetched is one of the pattern.
-  Index last = getNextBlock(e, first, pattern, ahead + count - 1);
+  Index last;
+  if (prefetchesSums)
+    last = getNextBlock(e, first, pattern, ahead + count - 1);
   for (int64_t i : llvm::seq(count)) {
-    Index number = Index::of(first).plus(i), next = last.plus(i + 1 - count);
-    Index zero = Index::constant(0);
-    e.prefetch(op.getValues(), {load(view.slot, next), zero, zero}, block);
+    auto getSums = [&](Index number) {
+      return getPlace(Index::of(loadIndex(e, view.idx, number)));
+    };
     if (prefetchesSums) {
-      SmallVector<Index> place = getPlace(load(view.idx, next));
+      SmallVector<Index> place = getSums(last.plus(i + 1 - count));
       place.back() = lane.scalar();
       e.prefetchMemory(output, place, e.width, /*isWrite=*/true);
     }
-    slots.push_back(load(view.slot, number));
-    places.push_back(getPlace(load(view.idx, number)));
+    places.push_back(getSums(Index::of(first).plus(i)));
     sums.push_back(e.load(output, places.back()));
   }
-  // There are as many blocks left as are taken. LLVM does not know it, and
-  // leaves the rows a loop: of all at once, it would compute one sum after the
-  // other, and keep rows and values on the stack.
   int64_t unroll = getDivisor(block, maxRows);
-  Value steps = e.constant(block / unroll);
-  if (block / unroll <= count)
-    steps = arith::MinUIOp::create(
-        e.b, e.loc, steps, arith::SubIOp::create(e.b, e.loc, end, first));
-  sums = e.loop(
-      e.constant(0), steps, 1, sums, [&](Value step, ValueRange carried) {
-        SmallVector<Value> next(carried);
-        for (int64_t i : llvm::seq(unroll)) {
-          Index feature =
-              e.multiplyAdd(Index::of(step), unroll, Index::constant(i));
-          Value row =
-              e.read(op.getX(), getPlace(e.multiplyAdd(line, block, feature)));
-          for (auto [slot, sum] : llvm::zip_equal(slots, next)) {
-            Index entry[] = {feature, Index::constant(0)};
-            if (walked == View::Columns)
-              std::swap(entry[0], entry[1]);
-            Value weight = e.read(op.getValues(), {slot, entry[0], entry[1]});
-            sum = multiplyAdd(e, weight, row, sum);
-          }
-        }
-        return next;
-      });
+  sums = e.loop(block / unroll, sums, [&](Index step, ValueRange carried) {
+    SmallVector<Value> next(carried);
+    for (int64_t i : llvm::seq(unroll)) {
+      Index feature = e.multiplyAdd(step, unroll, Index::constant(i));
+      Value row =
+          e.read(op.getX(), getPlace(e.multiplyAdd(line, block, feature)));
+      for (auto [number, sum] : llvm::enumerate(next)) {
+        Index entry[] = {feature, Index::constant(0)};
+        if (walked == View::Columns)
+          std::swap(entry[0], entry[1]);
+        Value weight = e.load(
+            ordered, {Index::of(first).plus(number), entry[0], entry[1]});
+        sum = multiplyAdd(e, weight, row, sum);
+      }
+    }
+    return next;
+  });
   for (auto [sum, place] : llvm::zip_equal(sums, places))
     e.store(sum, output, place);
 }
@@ -155,7 +122,7 @@ void ScatterEmitter::emitLine(Index line) {
   Value whole = arith::SubIOp::create(e.b, e.loc, high, rest);
   auto forBlocks = [&](Value from, Value to, int64_t size) {
     e.loop(from, to, size, {}, [&](Value first, ValueRange) {
-      emitBlocks(line, first, to, size);
+      emitBlocks(line, first, size);
       return SmallVector<Value>();
     });
   };
@@ -164,6 +131,7 @@ void ScatterEmitter::emitLine(Index line) {
 }
 
 void ScatterEmitter::emit() {
+  emitOrderedValues(e, op, view, ordered);
   int64_t panel = e.target.panel();
   SmallVector<int64_t> extents(activations.leading);
   extents.push_back(activations.tokens / panel);
@@ -191,9 +159,10 @@ void ScatterEmitter::emit() {
 }
 
 void cpu::emitSpMM(Emitter &e, SpMMOp op, Value output,
-                   const PatternViews &patterns, Epilogue epilogue) {
+                   const PatternViews &patterns, Epilogue epilogue,
+                   Value ordered) {
   if (isScattered(op, e.target))
-    ScatterEmitter(e, op, output, patterns, epilogue).emit();
+    ScatterEmitter(e, op, output, patterns, epilogue, ordered).emit();
   else
-    emitGatheredSpMM(e, op, output, patterns, epilogue);
+    emitGatheredSpMM(e, op, output, patterns, epilogue, ordered);
 }

@@ -221,7 +221,7 @@ void cpu::emitOrderedSpMM(Emitter &e, SpMMOp op, Value output,
                           Epilogue epilogue) {
   std::optional<WeightOrder> order = WeightOrder::match(op, e.target);
   if (!order)
-    return emitGatheredSpMM(e, op, output, patterns, epilogue, scratch.front());
+    return emitSpMM(e, op, output, patterns, epilogue, scratch.front());
   View lines = *getWalkedView(op, e.target);
   order->emit(e, patterns.at({op.getPattern(), lines}), op.getValues(),
               scratch);

@@ -49,14 +49,18 @@ int64_t getParts(int64_t lines, int64_t others);
 /// True if the kernel of `op` adds to rows of sums in memory what it has of
 /// rows in registers, and goes through the other view for it.
 bool isScattered(SpMMOp op, CPUTarget target);
-void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              Epilogue epilogue = {});
 /// The memory that the kernel of `op` puts its values in the order of blocks
-/// in; null if it reads them where they lie. Of blocks that read one feature,
-/// values are too few to fetch each from anywhere, panel after panel.
+/// in; null if it reads them where they lie. Of blocks that read or make one
+/// feature, values are too few to fetch each from anywhere, panel after panel.
 MemRefType getOrderedValues(SpMMOp op, CPUTarget target);
-/// A product of one point of a batch, or one that is not scattered. `ordered`:
-/// memory of `getOrderedValues`, if there is any.
+/// Emits what puts the values of `op` in the order of `view`, which its kernel
+/// walks: slices of them are work items.
+void emitOrderedValues(Emitter &e, SpMMOp op, const PatternView &view,
+                       Value ordered);
+/// A product without a batch, and one that is not scattered, or of one point of
+/// a batch. `ordered`: memory of `getOrderedValues`, if there is any.
+void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
+              Epilogue epilogue = {}, Value ordered = {});
 void emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
                       const PatternViews &patterns, Epilogue epilogue = {},
                       Value ordered = {});

@@ -135,30 +135,31 @@ func.func @step(%p: !pattern, %a: tensor<96x1024xf32>, %b: tensor<80x1024xf32>) 
 
 !pattern = !bsr.pattern<96x112, block = 8x1, slots = 300>
 
-// Blocks of one output: a line of them reads the same eight features. Four are taken at once, with their rows of sums in
-// registers, for four features after the other; then what is left of a line. Sums are prefetched where the second-level
-// cache does not keep them.
+// Blocks of one output: a line of them reads the same eight features. Their values are put in the order of these lines
+// first. Four are taken at once, with their rows of sums in registers; then what is left of a line. Sums are prefetched
+// where the first-level cache does not keep them.
 // CHECK-LABEL: func private @scattered
-// CHECK-SAME:    %[[V:[^:]*]]: memref<300x8x1xf32>, %[[X:[^:]*]]: memref<96x1024xf32>, %[[Y:[^:]*]]: memref<112x1024xf32>)
+// CHECK-SAME:    %[[V:[^:]*]]: memref<300x8x1xf32>, %[[X:[^:]*]]: memref<96x1024xf32>, %[[Y:[^:]*]]: memref<112x1024xf32>, %[[ORDERED:[^:]*]]: memref<300x8x1xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:           memref.load %[[V]]
+// CHECK:           memref.store %{{.*}}, %[[ORDERED]]
 // CHECK:         scf.forall (%{{.*}}) in (64) {
+// CHECK-NOT:       %[[V]]
 // CHECK:           vector.store %{{.*}}, %[[Y]]
 // CHECK:           scf.for
 // CHECK:             scf.for %{{.*}} step %c4 {
-// CHECK:               memref.prefetch %[[V]]
-// CHECK-NOT:           memref.prefetch %[[Y]]
-// CHECK:               vector.load %[[Y]]
-// CHECK:               scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>) {
-// CHECK:                 vector.load %[[X]]
-// CHECK-COUNT-4:         memref.load %[[V]]
-// CHECK:                 vector.load %[[X]]
-// CHECK:                 scf.yield
+// CHECK-NOT:           memref.prefetch
+// CHECK-COUNT-4:       vector.load %[[Y]]
+// CHECK-NOT:           scf.for
+// CHECK:               vector.load %[[X]]
+// CHECK-COUNT-4:       memref.load %[[ORDERED]]
+// CHECK:               vector.load %[[X]]
 // CHECK-COUNT-4:       vector.store %{{.*}}, %[[Y]]
 // CHECK:             scf.for %{{.*}} step %c1 {
 // CHECK:               vector.load %[[Y]]
-// CHECK:               scf.for {{.*}} -> (vector<16xf32>) {
 // CHECK:               vector.store %{{.*}}, %[[Y]]
 // SMALL-LABEL: func private @scattered
-// SMALL-SAME:    %[[Y:[^:]*]]: memref<112x1024xf32>)
+// SMALL-SAME:    %[[Y:[^:]*]]: memref<112x1024xf32>, %{{[^:]*}}: memref<300x8x1xf32>)
 // SMALL:         memref.prefetch %[[Y]]{{.*}} write
 // WIDE-LABEL:  func private @scattered
 bsr.cluster private @scattered(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) -> tensor<112x1024xf32> {
@@ -174,28 +175,46 @@ func.func @step(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) 
 
 // -----
 
-!pattern = !bsr.pattern<80x96, block = 1x8, slots = 300>
+!pattern = !bsr.pattern<160x96, block = 1x8, slots = 600>
 
 // Blocks of one input: their values are put in the order of the view first. For fewer panels they are read where they lie.
 // CHECK-LABEL: func private @in_order
-// CHECK-SAME:    %[[V:[^:]*]]: memref<300x1x8xf32>, %[[X:[^:]*]]: memref<80x1024xf32>, %{{[^:]*}}: memref<96x1024xf32>, %[[ORDERED:[^:]*]]: memref<300x1x8xf32>)
+// CHECK-SAME:    %[[V:[^:]*]]: memref<600x1x8xf32>, %[[X:[^:]*]]: memref<160x1024xf32>, %{{[^:]*}}: memref<96x1024xf32>, %[[ORDERED:[^:]*]]: memref<600x1x8xf32>)
 // CHECK:         scf.forall (%{{.*}}) in (32) {
 // CHECK:           vector.load %[[V]]{{.*}} vector<8xf32>
 // CHECK:           vector.store %{{.*}}, %[[ORDERED]]{{.*}} vector<8xf32>
 // CHECK:         scf.forall
-// CHECK-NOT:       memref.prefetch %[[V]]
-// CHECK:           memref.prefetch %[[X]]
-// CHECK:           memref.load %[[ORDERED]]
+// CHECK-NOT:       %[[V]]
+// Each line prefetches its share of the rows of the next panel, 14 of them.
+// CHECK-COUNT-14:  memref.prefetch %[[X]]
+// The first tile of a line prefetches its rows, four blocks in a step.
+// CHECK:           scf.for %{{.*}} step %c4 iter_args
+// CHECK-COUNT-4:     memref.prefetch %[[X]]
+// CHECK:             memref.load %[[ORDERED]]
+// CHECK:           scf.for %{{.*}} step %c1 iter_args
+// CHECK:             memref.load %[[ORDERED]]
+// The other finds them in the first-level cache.
+// CHECK:           scf.for %{{.*}} step %c4 iter_args
+// CHECK-NOT:         memref.prefetch
 // CHECK:         return
+// Where it does not keep them, both do; the second-level cache does not keep two panels.
 // SMALL-LABEL: func private @in_order
+// SMALL:         scf.forall
+// SMALL:         scf.forall
+// SMALL-NOT:       memref.prefetch
+// SMALL:           scf.for %{{.*}} step %c4 iter_args
+// SMALL:             memref.prefetch
+// SMALL:           scf.for %{{.*}} step %c1 iter_args
+// SMALL:             memref.prefetch
+// SMALL:         return
 // WIDE-LABEL:  func private @in_order
-bsr.cluster private @in_order(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x1024xf32>) -> tensor<96x1024xf32> {
-  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<300x1x8xf32>, tensor<80x1024xf32> -> tensor<96x1024xf32>
+bsr.cluster private @in_order(%p: !pattern, %w: tensor<600x1x8xf32>, %x: tensor<160x1024xf32>) -> tensor<96x1024xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<600x1x8xf32>, tensor<160x1024xf32> -> tensor<96x1024xf32>
   bsr.yield %y : tensor<96x1024xf32>
 }
-func.func @step(%p: !pattern, %w: tensor<300x1x8xf32>, %x: tensor<80x1024xf32>) -> tensor<96x1024xf32> {
+func.func @step(%p: !pattern, %w: tensor<600x1x8xf32>, %x: tensor<160x1024xf32>) -> tensor<96x1024xf32> {
   %e = tensor.empty() : tensor<96x1024xf32>
-  %y = bsr.launch @in_order ins(%p, %w, %x : !pattern, tensor<300x1x8xf32>, tensor<80x1024xf32>)
+  %y = bsr.launch @in_order ins(%p, %w, %x : !pattern, tensor<600x1x8xf32>, tensor<160x1024xf32>)
       outs(%e : tensor<96x1024xf32>) -> tensor<96x1024xf32>
   return %y : tensor<96x1024xf32>
 }
