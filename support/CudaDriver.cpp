@@ -67,7 +67,8 @@ std::string Driver::describe(Ordinal device) const {
                      ".", cuda % 1000 / 10);
 }
 
-LoadedModule Driver::load(const char *text, const void *cubin) const {
+LoadedModule Driver::load(const char *text, const void *cubin,
+                          const std::function<void()> &beforeCompiling) const {
   if (cubin) {
     LoadedModule module = nullptr;
     Result result = cuModuleLoadDataEx(&module, cubin, 0, nullptr, nullptr);
@@ -76,6 +77,8 @@ LoadedModule Driver::load(const char *text, const void *cubin) const {
     if (result != NoBinaryForGpu)
       check(result, "machine code that the driver loads");
   }
+  if (beforeCompiling)
+    beforeCompiling();
   std::vector<char> log(8192);
   JitOption options[] = {ErrorLog, ErrorLogBytes};
   void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};

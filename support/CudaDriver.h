@@ -10,6 +10,7 @@
 #include "Error.h"
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace sparse_opt::cuda {
@@ -131,6 +132,8 @@ struct LaunchConfig {
            sparse_opt::cuda::Stream, void **, void **)                         \
   FUNCTION(cuLaunchKernelEx, const sparse_opt::cuda::LaunchConfig *,           \
            sparse_opt::cuda::Function, void **, void **)                       \
+  FUNCTION(cuOccupancyMaxActiveClusters, int *, sparse_opt::cuda::Function,    \
+           const sparse_opt::cuda::LaunchConfig *)                             \
   FUNCTION(cuMemGetInfo_v2, size_t *, size_t *)                                \
   FUNCTION(cuMemHostAlloc, void **, size_t, unsigned)                          \
   FUNCTION(cuMemFreeHost, void *)                                              \
@@ -201,8 +204,11 @@ public:
     return attribute(device, Major) * 10 + attribute(device, Minor);
   }
   /// Loads a module of PTX, which ends in a zero, into the current context; or
-  /// its machine code `cubin`, if there is any and the GPU takes it.
-  LoadedModule load(const char *text, const void *cubin = nullptr) const;
+  /// its machine code `cubin`, if there is any and the GPU takes it. Calls
+  /// `beforeCompiling`, if there is one, where PTX is compiled.
+  LoadedModule
+  load(const char *text, const void *cubin = nullptr,
+       const std::function<void()> &beforeCompiling = nullptr) const;
 
 private:
   Driver();

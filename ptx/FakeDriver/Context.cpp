@@ -41,9 +41,16 @@ DriverState::~DriverState() {
   std::fclose(file);
 }
 
-bool &sparse_opt::cuda::isCurrent() {
-  static thread_local bool held = false;
+Context &sparse_opt::cuda::current() {
+  static thread_local Context held = nullptr;
   return held;
+}
+
+/// How many GPUs there are.
+static int countDevices() {
+  const char *said = std::getenv("FAKE_DRIVER_DEVICES");
+  std::string_view devices = said ? said : "1";
+  return devices == "2" ? 2 : devices != "0" && devices != "hidden";
 }
 
 void sparse_opt::cuda::report(const std::string &sentence) {
@@ -109,13 +116,14 @@ Result cuInit(unsigned flags) {
   return Success;
 }
 
-/// Runs `body` where the driver is initialised and `ordinal` is its device.
+/// Runs `body` where the driver is initialised and `ordinal` is a device.
 template <typename Body>
 static Result onDevice(Ordinal ordinal, Body body) {
   std::lock_guard<std::mutex> lock(state().mutex);
   if (!state().isInitialized)
     return NotInitialized;
-  return ordinal == 0 ? body() : InvalidDevice;
+  return ordinal == 0 || (ordinal == 1 && countDevices() == 2) ? body()
+                                                               : InvalidDevice;
 }
 
 Result cuDriverGetVersion(int *version) {
@@ -126,15 +134,15 @@ Result cuDriverGetVersion(int *version) {
 }
 
 Result cuDeviceGetCount(int *count) {
-  const char *devices = std::getenv("FAKE_DRIVER_DEVICES");
-  bool isHidden = devices && std::string_view(devices) == "hidden";
-  return onDevice(
-      0, [&] { return count ? (*count = !isHidden, Success) : InvalidValue; });
+  return onDevice(0, [&] {
+    return count ? (*count = countDevices(), Success) : InvalidValue;
+  });
 }
 
 Result cuDeviceGet(Ordinal *device, int ordinal) {
-  return onDevice(
-      ordinal, [&] { return device ? (*device = 0, Success) : InvalidValue; });
+  return onDevice(ordinal, [&] {
+    return device ? (*device = ordinal, Success) : InvalidValue;
+  });
 }
 
 Result cuDeviceGetName(char *name, int size, Ordinal device) {
@@ -178,6 +186,10 @@ Result cuDevicePrimaryCtxRetain(Context *context, Ordinal device) {
   return onDevice(device, [&] {
     if (!context)
       return InvalidValue;
+    if (device != 0) {
+      *context = &state().second;
+      return Success;
+    }
     ++state().retained;
     *context = &state().context;
     return Success;
@@ -187,6 +199,8 @@ Result cuDevicePrimaryCtxRetain(Context *context, Ordinal device) {
 Result cuDevicePrimaryCtxRelease_v2(Ordinal device) {
   return onDevice(device, [&] {
     DriverState &now = state();
+    if (device != 0)
+      return Success;
     if (!now.retained)
       return InvalidContext;
     finish();
@@ -210,9 +224,10 @@ Result cuCtxSetCurrent(Context context) {
   std::lock_guard<std::mutex> lock(state().mutex);
   if (!state().isInitialized)
     return NotInitialized;
-  if (context && (context != &state().context || !state().retained))
+  if (context && context != &state().second &&
+      (context != &state().context || !state().retained))
     return InvalidContext;
-  isCurrent() = context;
+  current() = context;
   return Success;
 }
 
@@ -222,7 +237,7 @@ Result cuCtxGetCurrent(Context *context) {
     return NotInitialized;
   if (!context)
     return InvalidValue;
-  *context = isCurrent() ? &state().context : nullptr;
+  *context = current();
   return Success;
 }
 

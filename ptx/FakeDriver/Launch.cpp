@@ -50,6 +50,22 @@ static Result checkCluster(const FunctionState &function, const Dim &grid,
   return Success;
 }
 
+/// The cluster of a launch of `function`: that of `config`, or the one that the
+/// kernel declares, which needs no attribute.
+static Result findCluster(const FunctionState &function,
+                          const LaunchConfig &config, Dim &cluster) {
+  const Dim &required = function.info.requiredCluster;
+  cluster = required.x ? required : Dim();
+  for (unsigned i = 0; i < config.attributeCount; ++i) {
+    const LaunchAttribute &attribute = config.attributes[i];
+    if (attribute.id != LaunchAttribute::cluster)
+      return NotSupported;
+    cluster = {attribute.extents[0], attribute.extents[1],
+               attribute.extents[2]};
+  }
+  return Success;
+}
+
 static Result launch(Function function, const LaunchConfig &config,
                      const Dim &cluster, void **parameters, void **extra) {
   StreamState *stream = findStream(config.stream);
@@ -104,16 +120,31 @@ Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
       return InvalidValue;
     if (!isKnown(function))
       return InvalidHandle;
-    // A cluster that the kernel declares needs no attribute.
-    const Dim &required = function->info.requiredCluster;
-    Dim cluster = required.x ? required : Dim();
-    for (unsigned i = 0; i < config->attributeCount; ++i) {
-      const LaunchAttribute &attribute = config->attributes[i];
-      if (attribute.id != LaunchAttribute::cluster)
-        return NotSupported;
-      cluster = {attribute.extents[0], attribute.extents[1],
-                 attribute.extents[2]};
-    }
+    Dim cluster;
+    if (Result result = findCluster(*function, *config, cluster))
+      return result;
     return launch(function, *config, cluster, parameters, extra);
+  });
+}
+
+Result cuOccupancyMaxActiveClusters(int *clusters, Function function,
+                                    const LaunchConfig *config) {
+  return inContext([&] {
+    if (!clusters || !config || (config->attributeCount && !config->attributes))
+      return InvalidValue;
+    if (!isKnown(function))
+      return InvalidHandle;
+    Dim cluster;
+    if (Result result = findCluster(*function, *config, cluster))
+      return result;
+    Dim grid = {config->grid[0], config->grid[1], config->grid[2]};
+    if (Result result = checkCluster(*function, grid, cluster))
+      return result;
+    if (config->sharedBytes > function->maxDynamicShared)
+      return InvalidValue;
+    const char *room = std::getenv("FAKE_DRIVER_CLUSTERS");
+    *clusters = room ? std::atoi(room)
+                     : int(chip().multiprocessors / int64_t(cluster.count()));
+    return Success;
   });
 }

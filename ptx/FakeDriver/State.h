@@ -4,10 +4,13 @@
 // those of CUDA; what CUDA has and this driver has not is NotSupported. What
 // the interpreter says of a failure goes to stderr.
 //
-// FAKE_DRIVER_DEVICES is how many GPUs there are (1; at most 1), or "hidden",
+// FAKE_DRIVER_DEVICES is how many GPUs there are (1; at most 2, of which the
+// second has a context and nothing else), or "hidden",
 // where the driver starts and counts none,
 // FAKE_DRIVER_CHIP what chip (sm_90a), FAKE_DRIVER_MEMORY the bytes of its
-// memory (4 GiB), and FAKE_DRIVER_LOSES the number of the launch, from 1, at
+// memory (4 GiB), FAKE_DRIVER_CLUSTERS for how many clusters there is room at
+// one time (as many as the chip's multiprocessors make), and FAKE_DRIVER_LOSES
+// the number of the launch, from 1, at
 // which the GPU is lost. FAKE_DRIVER_CALLS is a file that the number of calls
 // of each function is written to at the end.
 
@@ -82,10 +85,10 @@ struct DriverState {
   std::mutex mutex;
   std::map<std::string, uint64_t> calls; ///< of each function, how many
   bool isInitialized = false;
-  ContextState context;
-  unsigned retained = 0; ///< how often the context is; 0: there is none
-  uint64_t used = 0;     ///< bytes of memory
-  uint64_t launches = 0; ///< how many have run
+  ContextState context, second; ///< of each GPU
+  unsigned retained = 0;        ///< how often the context is; 0: there is none
+  uint64_t used = 0;            ///< bytes of memory
+  uint64_t launches = 0;        ///< how many have run
   uint64_t graphLaunches = 0;
   Memory memory;
   std::map<LoadedModule, std::unique_ptr<ModuleState>> modules;
@@ -101,8 +104,8 @@ struct DriverState {
 DriverState &state();
 /// The chip that the GPU is.
 const nvidia::Chip &chip();
-/// Says whether the context is that of this thread.
-bool &isCurrent();
+/// The context of this thread, or null.
+Context &current();
 /// Runs all that waits in streams, or in one; returns the failure of the
 /// context.
 Result finish();
@@ -122,8 +125,12 @@ Result inContext(Body body, const char *name = __builtin_FUNCTION()) {
   ++state().calls[name];
   if (!state().isInitialized)
     return NotInitialized;
-  if (!isCurrent())
+  if (current() != &state().context) {
+    if (current())
+      report(std::string("expected a thread with the GPU's context to call ") +
+             name + ", but got one with another");
     return InvalidContext;
+  }
   if (!state().retained)
     return ContextIsDestroyed;
   if (state().failure)

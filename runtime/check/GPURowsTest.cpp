@@ -5,8 +5,9 @@
 
 #include "Assertions.h"
 #include "bsr/rows.h"
-#include "device/Device.h"
+#include "device/CudaDevice.h"
 #include "device/Memory.h"
+#include "step/Step.h"
 #include "support/CudaDriver.h"
 #include <numeric>
 #include <thread>
@@ -145,6 +146,9 @@ protected:
   static constexpr int64_t sizes[] = {16, 4, 1}, mostRows = 80, mostWork = 4096;
   sparse_opt::Device &gpu = sparse_opt::findDevice("cuda");
   const cuda::Driver &driver = cuda::Driver::get();
+  // Of what the tests themselves ask of the driver.
+  sparse_opt::CurrentContext current =
+      static_cast<sparse_opt::CudaDevice &>(gpu).makeCurrent();
   sparse_opt::Memory area{gpu, 1 << 16, "a test"};
   float *shared = cutFloats(sharedFloats), *x = cutFloats(mostRows * width),
         *y = cutFloats(mostRows * width);
@@ -246,6 +250,98 @@ TEST_F(GPURowsTest, ThreadsKeepTheContextsThatTheyHave) {
     EXPECT_FALSE(context);
   }).join();
   read(y, 1);
+}
+
+/// Whether the driver is that of the tests, which does what variables of the
+/// environment say.
+static bool isOfTests(const cuda::Driver &driver) {
+  return driver.describe(cuda::Ordinal(0)).find("PTX interpreter") == 0;
+}
+
+TEST_F(GPURowsTest, ContextsOfOthersAreLeftAsTheyAre) {
+  if (!isOfTests(driver) && driver.countDevices() < 2)
+    GTEST_SKIP() << "expected a second GPU, but got one alone";
+  setenv("FAKE_DRIVER_DEVICES", "2", 1);
+  cuda::Context theirs = nullptr;
+  driver.check(driver.cuDevicePrimaryCtxRetain(&theirs, 1), "a context");
+  Step step = load(manifestOf(16));
+  bsr_session *session = nullptr;
+  // What is created, used and ended in threads that have another context.
+  auto inTheirs = [&](auto body) {
+    std::thread([&] {
+      driver.check(driver.cuCtxSetCurrent(theirs), "a context");
+      body();
+      cuda::Context now = nullptr;
+      driver.check(driver.cuCtxGetCurrent(&now), "a context");
+      EXPECT_EQ(now, theirs);
+    }).join();
+  };
+  testing::internal::CaptureStderr();
+  std::vector<float> p(16, 1.0f), given(16 * width), made(given.size());
+  std::iota(given.begin(), given.end(), 1.0f);
+  inTheirs([&] {
+    ASSERT_TRUE(succeeds(bsr_session_create(step.get(), "cuda", 1, &session)));
+  });
+  inTheirs([&] {
+    ASSERT_TRUE(succeeds(bsr_session_initialize(session)));
+    ASSERT_TRUE(succeeds(bsr_session_write(session, 0, 0, 64, p.data())));
+    ASSERT_TRUE(succeeds(
+        bsr_session_write(session, 1, 0, 16 * width * 4, given.data())));
+  });
+  inTheirs([&] { ASSERT_TRUE(succeeds(bsr_session_run(session))); });
+  inTheirs([&] {
+    ASSERT_TRUE(
+        succeeds(bsr_session_read(session, 2, 0, 16 * width * 4, made.data())));
+  });
+  for (size_t i = 0; i != given.size(); ++i)
+    EXPECT_EQ(made[i], 4 * given[i]);
+  inTheirs([&] { bsr_session_destroy(session); });
+  inTheirs([&] { loadFunction(manifestOf(2)).reset(); });
+  // The driver of the tests says of calls that have not the GPU's context.
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  driver.cuDevicePrimaryCtxRelease_v2(1);
+  unsetenv("FAKE_DRIVER_DEVICES");
+}
+
+TEST_F(GPURowsTest, LongCompilationsAreAnnounced) {
+  Step step = load(manifestOf(16));
+  bsr_gpu_function *function = nullptr;
+  auto saysOnLoad = [&] {
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(succeeds(bsr_gpu_function_load("cuda", step.get(), &function)));
+    bsr_gpu_function_unload(function);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(saysOnLoad(), "");
+  std::string longer = step->ptx + std::string(2 << 20, '\n');
+  step->ptx = longer.c_str();
+  EXPECT_EQ(saysOnLoad(),
+            "the driver compiles the kernels of step 'made', 2 MiB of PTX, "
+            "which takes seconds the first time: sparse-compile does so ahead "
+            "where ptxas is installed\n");
+}
+
+TEST_F(GPURowsTest, ClustersNeedRoom) {
+  if (!isOfTests(driver))
+    GTEST_SKIP() << "expected the driver of the tests, but got another";
+  Json manifest = manifestOf(16);
+  manifest["chip"] = "sm_90a";
+  for (Json &launch : manifest["launches"]) {
+    launch["grid"] = {2, 1, 1};
+    launch["cluster"] = {2, 1, 1};
+  }
+  loadFunction(manifest).reset();
+  setenv("FAKE_DRIVER_CLUSTERS", "0", 1);
+  Step step = load(manifest);
+  bsr_gpu_function *function = nullptr;
+  EXPECT_TRUE(fails(
+      bsr_gpu_function_load("cuda", step.get(), &function), BSR_DEVICE_ERROR,
+      "expected a GPU with room for 2 thread blocks of 0 bytes of shared "
+      "memory side by side, a cluster of 'plan', but got PTX interpreter, "
+      "sm_90, CUDA 13.0 without: compile the step with --target=sm_90, which "
+      "has none"));
+  EXPECT_FALSE(function);
+  unsetenv("FAKE_DRIVER_CLUSTERS");
 }
 
 TEST_F(GPURowsTest, BadArgumentsAreRefused) {

@@ -6,7 +6,7 @@
 
 #include "Assertions.h"
 #include "base/Element.h"
-#include "device/Device.h"
+#include "device/CudaDevice.h"
 #include "device/Memory.h"
 #include "pattern/BlockNorm.h"
 #include "support/CudaDriver.h"
@@ -99,6 +99,8 @@ TEST(GPUTest, FillsTheSlotsThatAreListed) {
 TEST(GPUTest, WorkWaitsForStreamsOfOthersAndTheyForIt) {
   sparse_opt::Device &gpu = sparse_opt::findDevice("cuda");
   const sparse_opt::cuda::Driver &driver = sparse_opt::cuda::Driver::get();
+  sparse_opt::CurrentContext current =
+      static_cast<sparse_opt::CudaDevice &>(gpu).makeCurrent();
   auto addressOf = [](void *memory) {
     return reinterpret_cast<sparse_opt::cuda::Address>(memory);
   };

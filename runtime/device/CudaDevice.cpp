@@ -43,16 +43,11 @@ CudaDevice::CudaDevice(int ordinal) : ordinal(ordinal) {
          count == 1 ? " GPU" : " GPUs", ", counted from 0");
   driver.check(driver.cuDeviceGet(&device, ordinal), "GPU ", ordinal);
   compileTarget = findCompileTarget(driver.version(device));
-  KeptContext kept;
   driver.check(driver.cuDevicePrimaryCtxRetain(&context, device),
                "a context of the GPU");
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   driver.check(driver.cuStreamCreate(&stream, nonBlockingStream),
                "a stream of the GPU");
-}
-
-void CudaDevice::makeCurrent() const {
-  driver.check(driver.cuCtxSetCurrent(context), "a context of the GPU");
 }
 
 void CudaDevice::wait() const {
@@ -60,7 +55,7 @@ void CudaDevice::wait() const {
 }
 
 void *CudaDevice::allocate(int64_t bytes) {
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   Address address = 0;
   Result result = driver.cuMemAlloc_v2(&address, size_t(bytes));
   if (result == OutOfMemory)
@@ -71,14 +66,14 @@ void *CudaDevice::allocate(int64_t bytes) {
 
 void CudaDevice::free(void *memory, int64_t) {
   // Of a GPU that was lost there is nothing to give back.
-  if (driver.cuCtxSetCurrent(context) == Success)
+  if (CurrentContext current = tryCurrent(); current.isThere)
     driver.cuMemFree_v2(addressOf(memory));
 }
 
 void CudaDevice::read(void *callers, const void *memory, int64_t bytes) {
   if (!bytes)
     return;
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   driver.check(driver.cuMemcpyDtoHAsync_v2(callers, addressOf(memory),
                                            size_t(bytes), stream),
                "a copy from the GPU");
@@ -112,7 +107,7 @@ CudaDevice::Stage *CudaDevice::findRoom(int64_t bytes) {
 void CudaDevice::write(void *memory, const void *callers, int64_t bytes) {
   if (!bytes)
     return;
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   auto copy = [&](const void *from) {
     driver.check(driver.cuMemcpyHtoDAsync_v2(addressOf(memory), from,
                                              size_t(bytes), stream),
@@ -134,7 +129,7 @@ void CudaDevice::write(void *memory, const void *callers, int64_t bytes) {
 void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
   if (!bytes)
     return;
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   driver.check(driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from),
                                            size_t(bytes), stream),
                "a copy on the GPU");
@@ -143,7 +138,7 @@ void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
 void CudaDevice::zero(void *memory, int64_t bytes) {
   if (!bytes)
     return;
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   driver.check(
       driver.cuMemsetD8Async(addressOf(memory), 0, size_t(bytes), stream),
       "zeros on the GPU");
@@ -153,7 +148,7 @@ void CudaDevice::runPatternKernel(const std::string &name, int64_t x, int64_t y,
                                   unsigned threads, const void *table) {
   if (!x || !y)
     return;
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   std::lock_guard<std::mutex> lock(mutex);
   if (!updates)
     updates = driver.load(patternKernels().c_str());
@@ -218,7 +213,7 @@ void CudaDevice::fillSlots(void *values, int64_t bytes, const int32_t *slots,
 }
 
 void CudaDevice::order(Stream earlier, Stream later) {
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   std::lock_guard<std::mutex> lock(mutex);
   if (!reached)
     driver.check(driver.cuEventCreate(&reached, 0), "an event");
@@ -237,7 +232,7 @@ void CudaDevice::letWait(void *other) {
 
 std::string CudaDevice::describeMemory() {
   size_t free = 0, total = 0;
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   if (driver.cuMemGetInfo_v2(&free, &total) != Success)
     return "";
   return concatenate(driver.describe(device), " has ", free, " of ", total,

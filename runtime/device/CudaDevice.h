@@ -11,25 +11,38 @@
 
 namespace sparse_opt {
 
-/// Gives the calling thread back the context that it had: its own library of
-/// CUDA goes by that.
-class KeptContext {
+/// Makes a context that of the calling thread, which then has the one back that
+/// it had: other users of CUDA in it go by that.
+class CurrentContext {
 public:
-  KeptContext() {
-    driver.check(driver.cuCtxGetCurrent(&before), "the context of a thread");
+  /// Fails if the thread cannot have it and it `isRequired`.
+  CurrentContext(cuda::Context context, bool isRequired) {
+    cuda::Result result = driver.cuCtxGetCurrent(&before);
+    isOther = result == cuda::Success && before != context;
+    if (isOther)
+      result = driver.cuCtxSetCurrent(context);
+    isThere = result == cuda::Success;
+    if (isRequired)
+      driver.check(result, "a context of the GPU");
   }
-  KeptContext(const KeptContext &) = delete;
-  ~KeptContext() { driver.cuCtxSetCurrent(before); }
+  CurrentContext(const CurrentContext &) = delete;
+  ~CurrentContext() {
+    if (isOther)
+      driver.cuCtxSetCurrent(before);
+  }
+
+  bool isThere; // else the GPU was lost
 
 private:
   const cuda::Driver &driver = cuda::Driver::get();
   cuda::Context before = nullptr;
+  bool isOther = false;
 };
 
 class CudaDevice : public Device {
 public:
-  /// GPU `ordinal`, whose context the thread does not keep. Fails without a
-  /// driver or such a GPU, and for one that no step can be compiled for.
+  /// GPU `ordinal`. Fails without a driver or such a GPU, and for one that no
+  /// step can be compiled for.
   explicit CudaDevice(int ordinal);
 
   int32_t number() const override { return BSR_CUDA; }
@@ -59,8 +72,17 @@ public:
   std::unique_ptr<Program> load(const bsr_step &step, void *const *buffers,
                                 void *arena) override;
 
-  /// Makes the GPU's context that of the calling thread.
-  void makeCurrent() const;
+  /// Makes the GPU's context that of the calling thread, as long as what it
+  /// returns lives.
+  [[nodiscard]] CurrentContext makeCurrent() const {
+    return {context, /*isRequired=*/true};
+  }
+  /// The same where nothing may fail; the GPU may be lost.
+  [[nodiscard]] CurrentContext tryCurrent() const {
+    return {context, /*isRequired=*/false};
+  }
+  /// What the GPU is, with its chip and the version of CUDA.
+  std::string describe() const { return driver.describe(device); }
 
   const cuda::Driver &driver = cuda::Driver::get();
   cuda::Stream stream = nullptr; // of all its work

@@ -6,6 +6,7 @@
 #include "base/Status.h"
 #include "step/Step.h"
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 using namespace sparse_opt;
@@ -27,13 +28,26 @@ static void requireChip(const Manifest &manifest, const std::string &target) {
        chip, ": compile it with --target=", target);
 }
 
+/// Says that the driver compiles the kernels of `step`, if that takes long:
+/// some three seconds a MiB of text, which the driver then keeps on disk.
+static void announce(const bsr_step &step) {
+  size_t bytes = std::strlen(step.ptx);
+  constexpr size_t mebibyte = size_t(1) << 20;
+  if (bytes >= mebibyte)
+    std::fprintf(stderr,
+                 "the driver compiles the kernels of step '%s', %zu MiB of "
+                 "PTX, which takes seconds the first time: sparse-compile does "
+                 "so ahead where ptxas is installed\n",
+                 step.manifest.name.c_str(), bytes / mebibyte);
+}
+
 CudaKernels::CudaKernels(CudaDevice &device, const bsr_step &step)
-    : driver(device.driver), manifest(step.manifest) {
+    : device(device), driver(device.driver), manifest(step.manifest) {
   if (!step.ptx)
     fail(BSR_INVALID_STEP, "expected device 'cpu' for step '", manifest.name,
          "', which was compiled for processors, but got '", device.name(), "'");
   requireChip(manifest, device.target());
-  module = driver.load(step.ptx, step.cubin);
+  module = driver.load(step.ptx, step.cubin, [&] { announce(step); });
   try {
     for (const Launch &launch : manifest.launches)
       find(launch);
@@ -43,7 +57,10 @@ CudaKernels::CudaKernels(CudaDevice &device, const bsr_step &step)
   }
 }
 
-CudaKernels::~CudaKernels() { driver.cuModuleUnload(module); }
+CudaKernels::~CudaKernels() {
+  CurrentContext current = device.tryCurrent();
+  driver.cuModuleUnload(module);
+}
 
 void CudaKernels::find(const Launch &launch) {
   Kernel &kernel = kernels[launch.kernel];
@@ -64,6 +81,42 @@ void CudaKernels::find(const Launch &launch) {
     driver.check(
         driver.cuFuncSetAttribute(kernel.function, LargeClusterAllowed, 1),
         "clusters of ", blocks, " blocks for '", launch.kernel, "'");
+  requireRoom(launch, kernel.function);
+}
+
+/// How `launch` is launched in `stream`, in a cluster if it has one, which
+/// `cluster` is made.
+static LaunchConfig makeConfig(const Launch &launch, Stream stream,
+                               LaunchAttribute &cluster) {
+  cluster = {LaunchAttribute::cluster, 0, {}};
+  std::copy(launch.cluster.begin(), launch.cluster.end(), cluster.extents);
+  bool isAlone = launch.cluster == std::array<unsigned, 3>{1, 1, 1};
+  return {{launch.grid[0], launch.grid[1], launch.grid[2]},
+          {launch.block[0], launch.block[1], launch.block[2]},
+          unsigned(launch.sharedBytes),
+          stream,
+          &cluster,
+          isAlone ? 0u : 1u};
+}
+
+void CudaKernels::requireRoom(const Launch &launch, Function function) const {
+  LaunchAttribute cluster;
+  LaunchConfig config = makeConfig(launch, /*stream=*/nullptr, cluster);
+  if (!config.attributeCount)
+    return;
+  // A part of a GPU may lack multiprocessors that lie together.
+  int clusters = 0;
+  driver.check(
+      driver.cuOccupancyMaxActiveClusters(&clusters, function, &config),
+      "the number of clusters of '", launch.kernel,
+      "' that the GPU has room for");
+  if (!clusters)
+    fail(BSR_DEVICE_ERROR, "expected a GPU with room for ",
+         launch.cluster[0] * launch.cluster[1] * launch.cluster[2],
+         " thread blocks of ", launch.sharedBytes,
+         " bytes of shared memory side by side, a cluster of '", launch.kernel,
+         "', but got ", device.describe(),
+         " without: compile the step with --target=sm_90, which has none");
 }
 
 Address CudaKernels::addressOf(const LaunchArgument &argument,
@@ -130,15 +183,8 @@ void CudaKernels::enqueue(const Launch &launch, const LaunchMemory &memory,
     }
     parameters.push_back(values[i].bytes);
   }
-  LaunchAttribute cluster{LaunchAttribute::cluster, 0, {}};
-  std::copy(launch.cluster.begin(), launch.cluster.end(), cluster.extents);
-  LaunchConfig config{{launch.grid[0], launch.grid[1], launch.grid[2]},
-                      {launch.block[0], launch.block[1], launch.block[2]},
-                      unsigned(launch.sharedBytes),
-                      stream,
-                      &cluster,
-                      launch.cluster == std::array<unsigned, 3>{1, 1, 1} ? 0u
-                                                                         : 1u};
+  LaunchAttribute cluster;
+  LaunchConfig config = makeConfig(launch, stream, cluster);
   driver.check(driver.cuLaunchKernelEx(&config,
                                        kernels.at(launch.kernel).function,
                                        parameters.data(), nullptr),

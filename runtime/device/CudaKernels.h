@@ -42,6 +42,8 @@ public:
 
 private:
   void find(const Launch &launch);
+  /// Fails unless the GPU runs a cluster of `launch`, if it has one.
+  void requireRoom(const Launch &launch, cuda::Function function) const;
   /// The address that `argument` names.
   cuda::Address addressOf(const LaunchArgument &argument,
                           const LaunchMemory &memory) const;
@@ -50,6 +52,7 @@ private:
   void encode(const LaunchArgument &argument, const LaunchMemory &memory,
               cuda::TensorMapBytes &to) const;
 
+  CudaDevice &device;
   const cuda::Driver &driver;
   const Manifest &manifest;
   cuda::LoadedModule module = nullptr;

@@ -56,7 +56,8 @@ CudaProgram::CudaProgram(CudaDevice &device, const bsr_step &step,
 }
 
 CudaProgram::~CudaProgram() {
-  // What is left of a GPU that was lost needs no end.
+  // What is left of a GPU that was lost needs no end. The thread may be any.
+  CurrentContext current = device.tryCurrent();
   driver.cuStreamSynchronize(device.stream);
   for (GraphExec exec : {plans, plain, scoring})
     if (exec)
@@ -122,7 +123,7 @@ void CudaProgram::run(GraphExec &exec, Times times) {
 }
 
 void CudaProgram::run(bool scores, bool patternsChanged) {
-  device.makeCurrent();
+  CurrentContext current = device.makeCurrent();
   if (timers) {
     // The first timer is the step's own: it counts runs.
     ++timers[0][1];
@@ -141,6 +142,6 @@ void CudaProgram::run(bool scores, bool patternsChanged) {
 
 std::unique_ptr<Program> CudaDevice::load(const bsr_step &step,
                                           void *const *buffers, void *arena) {
-  makeCurrent();
+  CurrentContext current = makeCurrent();
   return std::make_unique<CudaProgram>(*this, step, buffers, arena);
 }

@@ -31,10 +31,9 @@ bsr_status bsr_gpu_function_load(const char *device, const bsr_step *step,
     if (std::string(device) == hostDevice().name())
       fail(BSR_INVALID_ARGUMENT, "expected a GPU, 'cuda' or 'cuda:' and a "
                                  "number, but got 'cpu'");
-    KeptContext kept;
     // Devices that are not the host are GPUs of CUDA.
     auto &gpu = static_cast<CudaDevice &>(findDevice(device));
-    gpu.makeCurrent();
+    CurrentContext current = gpu.makeCurrent();
     // Without a place for plans of their own, they would be overwritten.
     for (const Launch &launch : step->manifest.launches)
       for (const LaunchArgument &argument : launch.arguments)
@@ -53,9 +52,8 @@ void bsr_gpu_function_unload(bsr_gpu_function *function) {
   if (!function)
     return;
   guarded([&] {
-    KeptContext kept;
     std::unique_ptr<bsr_gpu_function> last(function);
-    function->device.makeCurrent();
+    CurrentContext current = function->device.makeCurrent();
     function->device.driver.cuCtxSynchronize();
   });
 }
@@ -201,8 +199,7 @@ bsr_status bsr_launch_rows(const bsr_gpu_row_kernel *kernel,
     if (needed && (!work || !isAligned(work)))
       fail(BSR_INVALID_ARGUMENT, "expected work memory at a multiple of ",
            rowAlignment, " bytes, but got ", work ? "another address" : "none");
-    KeptContext kept;
-    first->device.makeCurrent();
+    CurrentContext current = first->device.makeCurrent();
     auto *given = static_cast<Stream>(stream);
     int status = 0;
     const Driver &driver = first->device.driver;

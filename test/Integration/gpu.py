@@ -56,6 +56,7 @@ def compile(source, arguments):
                                   capture_output=True).stdout
     else:
         own += [f"--target={chip}", *(["--tf32"] if "tf32" in target else [])]
+    own += ["--cubin=false"]  # an interpreter of PTX has no use for it
     subprocess.run(["sparse-compile", *own, "-o", library, "-"], input=targeted, text=True, check=True)
     return Step(library, text, arguments)
 

@@ -147,7 +147,8 @@ struct CommandLine {
   llvm::cl::opt<bool> cubin{
       "cubin",
       llvm::cl::desc("Put machine code of a GPU's kernels, which ptxas makes, "
-                     "into the library, beside their PTX"),
+                     "into the library, beside their PTX; without the option "
+                     "where ptxas is installed"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> assemble{
       "assemble",

@@ -129,6 +129,36 @@ assembleKernels(ModuleOp module, GPUAttr target) {
   return std::move(*machine);
 }
 
+/// The machine code of the kernels of `module` for a library: what `--cubin`
+/// asks for, or what ptxas makes where it is installed and nothing is said of
+/// it; else nothing.
+static Expected<std::string> makeCubinOf(ModuleOp module, GPUAttr target,
+                                         const CommandLine &options,
+                                         Emit emit) {
+  bool isAsked = options.cubin.getNumOccurrences();
+  if (isAsked ? !options.cubin : emit != Emit::Library)
+    return "";
+  FailureOr<StringRef> text = getPTX(module);
+  if (failed(text))
+    return createStringError(
+        "expected the step to have kernels, but got the error above");
+  Expected<std::string> ptxas = findPtxas();
+  if (!ptxas && !isAsked) {
+    llvm::consumeError(ptxas.takeError());
+    return "";
+  }
+  if (!ptxas)
+    return ptxas.takeError();
+  Expected<std::string> made = makeCubin(*ptxas, *text, target.getChip());
+  if (made || isAsked)
+    return made;
+  // An older ptxas may not know the chip.
+  llvm::WithColor::warning(llvm::errs(), "sparse-compile")
+      << llvm::toString(made.takeError())
+      << ": the GPU's driver will compile the kernels\n";
+  return "";
+}
+
 /// Adds to `module`, what is left of a step, the machine code of its kernels.
 static void addCubin(ModuleOp module, StringRef cubin) {
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
@@ -201,21 +231,11 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
     return writeModule(*module, options.output);
   if (emit != Emit::PTX) {
     PassManager pm(module->getContext());
-    std::string cubin;
-    if (options.cubin) {
-      FailureOr<StringRef> text = getPTX(*module);
-      Expected<std::string> ptxas = findPtxas();
-      if (!ptxas)
-        return ptxas.takeError();
-      if (failed(text))
-        return createStringError(
-            "expected the step to have kernels, but got the error above");
-      Expected<std::string> made = makeCubin(*ptxas, *text, target.getChip());
-      if (!made)
-        return made.takeError();
-      cubin = std::move(*made);
+    Expected<std::string> cubin = makeCubinOf(*module, target, options, emit);
+    if (!cubin)
+      return cubin.takeError();
+    if (!cubin->empty())
       watch.lap("assemble");
-    }
     LaunchesToLLVMOptions launches;
     launches.timers = options.timers.getValue();
     buildLaunchesToLLVMPipeline(pm, launches);
@@ -223,10 +243,10 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
       return error;
     if (Error error = verifyMemory(getManifest(*module), options))
       return error;
-    if (options.cubin)
-      addCubin(*module, cubin);
+    if (!cubin->empty())
+      addCubin(*module, *cubin);
     return emitCode(std::move(module), machine,
-                    getCompiler(target, options.cubin),
+                    getCompiler(target, !cubin->empty()),
                     /*features=*/{}, options, watch,
                     [](StringRef) { return Error::success(); });
   }

@@ -5,8 +5,10 @@
     check_ptxas.py <ptxas> <chip>,... <kernels.ptx>
 
 No kernel may spill registers, or need more of them or of shared memory, static and dynamic, than a
-block may have. Of a step the host may have nothing but launches and what their arguments are made of. What each chip's kernels need most is printed. With NVDISASM in the environment, the
-path of NVIDIA's disassembler, their machine instructions are counted beside those of PTX.
+block may have, and of none may ptxas say that it has products of warpgroups wait for each other (C75xx).
+Of a step the host may have nothing but launches and what their arguments are made of. What each chip's kernels need most is printed. With NVDISASM in the environment, the
+path of NVIDIA's disassembler, no loop with tensor cores or tensor copies may have a memory barrier of the whole GPU or make
+L1 invalid, and machine instructions are counted, beside those of PTX, and of such loops for each tensor instruction.
 """
 
 import math
@@ -44,16 +46,75 @@ def count_ptx(body):
     return sum(line.endswith(";") and not line.startswith((".", "//")) for line in lines)
 
 
-def count_machine(cubin):
-    """Machine instructions of each kernel, without the padding behind its last one."""
+def read_machine(cubin):
+    """Of each kernel its machine instructions, without the padding behind its last one: opcodes, and where control goes from each."""
     sass, _ = run(os.environ["NVDISASM"], "-c", cubin)
-    counts = {}
+    kernels = {}
     for name, text in re.findall(r"\.section\s+\.text\.(\w+),(.*?)(?=\n\t\.section\t|\Z)", sass, re.S):
-        opcodes = re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", text, re.M)
+        code, labels = [], {}
+        for label, guard, opcode, operands in re.findall(
+                r"^(?:(\.L\w+):|\s+/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)(.*))$", text, re.M):
+            if label:
+                labels[label] = len(code)
+            else:
+                code.append((guard, opcode, operands.strip()))
+        next_to = []
+        for at, (guard, opcode, operands) in enumerate(code):
+            target = re.search(r"`\((\.L\w+)\)", operands) if opcode.startswith("BRA") else None
+            # A condition may be an operand, too.
+            ends = not guard and (opcode in ("EXIT", "RET") or (opcode == "BRA" and operands.startswith("`")))
+            next_to.append(([] if ends or at + 1 == len(code) else [at + 1]) + ([labels[target[1]]] if target else []))
+        opcodes = [opcode for _, opcode, _ in code]
         while opcodes and opcodes[-1] in ("NOP", "BRA"):
             opcodes.pop()
-        counts[name] = len(opcodes)
-    return counts
+        kernels[name] = opcodes, next_to
+    return kernels
+
+
+def find_loops(next_to):
+    """The outermost loops: instructions that come back to each other (Tarjan's strongly connected components)."""
+    number, low, open_, loops = {}, {}, [], []
+    for root in range(len(next_to)):
+        work = [] if root in number else [(root, iter(next_to[root]))]
+        if work:
+            number[root] = low[root] = len(number)
+            open_.append(root)
+        while work:
+            at, rest = work[-1]
+            for to in rest:
+                if to not in number:
+                    number[to] = low[to] = len(number)
+                    open_.append(to)
+                    work.append((to, iter(next_to[to])))
+                    break
+                if to in low:
+                    low[at] = min(low[at], low[to])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[at])
+                if low[at] == number[at]:
+                    begin = open_.index(at)
+                    loop, open_ = open_[begin:], open_[:begin]
+                    for member in loop:
+                        del low[member]  # what is left to come back to
+                    if len(loop) > 1 or at in next_to[at]:
+                        loops.append(loop)
+    return loops
+
+
+def check_mainloops(name, opcodes, next_to):
+    """What is wrong in the loops of a kernel with tensor cores or tensor copies, and their instructions, all and of tensor cores."""
+    wrong, count, tensor = [], 0, 0
+    for loop in find_loops(next_to):
+        inside = [opcodes[at] for at in loop if at < len(opcodes)]
+        products = sum(opcode.startswith(("HMMA", "HGMMA")) for opcode in inside)
+        if products:
+            count, tensor = count + len(inside), tensor + products
+        if products or any(opcode.startswith("UTMALDG") for opcode in inside):
+            wrong += [f"{name}: expected no barrier of all memory in a mainloop, but got {opcode}"
+                      for opcode in sorted(set(inside)) if re.match(r"MEMBAR\..*\b(GPU|SYS|VC)|CCTL\.IVALL", opcode)]
+    return wrong, count, tensor
 
 
 def main():
@@ -76,6 +137,8 @@ def main():
                     value = re.search(rf"{size} = arith\.constant (\d+)", text)
                     dynamic[name] = max(dynamic.get(name, 0), int(value[1]))
             _, said = run(ptxas, f"-arch={chip}", "-v", path, "-o", cubin)
+            wrong += [f"{chip}: expected products that ptxas lets run beside each other, but got '{line}'"
+                      for line in re.findall(r"\(C75\d\d\).*", said)]
             bodies = read_bodies(open(path).read())
             found = re.findall(r"Compiling entry function '(\w+)' for '(\w+)'\n.*\n\s+(\d+) bytes stack frame, (\d+) bytes spill stores, "
                                r"(\d+) bytes spill loads\n.*?Used (\d+) registers(.*)", said)
@@ -98,11 +161,18 @@ def main():
                 most["registers"] = max(most["registers"], int(registers))
                 most["bytes of shared memory"] = max(most["bytes of shared memory"], shared)
             needs = ", ".join(f"{number} {what}" for what, number in most.items())
+            machine = read_machine(cubin) if os.environ.get("NVDISASM") else {}
+            mainloops = {name: check_mainloops(f"{name} for {chip}", *kernel) for name, kernel in machine.items()}
+            wrong += [line for lines, _, _ in mainloops.values() for line in lines]
             print(f"{chip}: {len(found)} kernels, 0 spills, at most {needs}" if not wrong else "\n".join(wrong))
-            if os.environ.get("NVDISASM"):
-                machine = count_machine(cubin)
+            if machine:
                 ptx = {name: count_ptx(body) for name, body in bodies.items()}
-                print(f"{chip}: {sum(machine.values())} machine instructions of {sum(ptx.values())} of PTX")
+                print(f"{chip}: {sum(len(opcodes) for opcodes, _ in machine.values())} machine instructions of {sum(ptx.values())} of PTX")
+                ratios = {name: count / tensor for name, (_, count, tensor) in mainloops.items() if tensor}
+                if ratios:
+                    most = max(ratios, key=ratios.get)
+                    print(f"{chip}: {min(ratios.values()):.1f} to {ratios[most]:.1f} ({most}) machine instructions of mainloops "
+                          "for a tensor instruction")
     sys.exit(bool(wrong))
 
 

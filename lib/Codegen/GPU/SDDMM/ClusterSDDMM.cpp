@@ -22,6 +22,11 @@ using namespace mlir::bsr::gpu;
 static constexpr int64_t consumers = SDDMMTile::warpgroups * warpgroupThreads;
 static constexpr int64_t blockExtent = SDDMMTile::clusterExtent;
 
+/// Steps of `wgmma` of which products of one extent and of another may both be
+/// in a loop. Of more, ptxas does not find registers for the sums that lie the
+/// same in both, and has each product wait for the one before (C7511).
+static constexpr int64_t stepsOfPairs = 2;
+
 /// What multiplies rows of a line by columns of `blocks`.
 static WarpgroupMultiplier createMultiplier(BlockBuilder &b, Type type,
                                             const SDDMMShape &shape,
@@ -67,8 +72,8 @@ private:
   /// What a warpgroup has of a window: the number of its first block in the
   /// thread block, and how many they are. Of each block, where the rows and
   /// the columns begin in a stage, whether it is there, and whether it is
-  /// multiplied alone; of each two, whether they are one product: columns side
-  /// by side, for which tensor cores read the rows once.
+  /// multiplied alone; of each two, if any are ever one product, whether they
+  /// are: columns side by side, for which tensor cores read the rows once.
   struct Blocks {
     Value first, count;
     SmallVector<Value> rows, cols, isThere, isAlone, isPair;
@@ -221,6 +226,8 @@ ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowRange &window) {
     blocks.isThere.push_back(b.less(b.constant(block), blocks.count));
   }
   blocks.isAlone = blocks.isThere;
+  if (tile.tokens > stepsOfPairs * warpgroupDepth)
+    return blocks;
   Value isTrue = b.equal(b.constant(0), b.constant(0));
   for (int64_t block = 0; block + 1 < ofGroup; block += 2) {
     Value isOneLine = b.equal(blocks.rows[block], blocks.rows[block + 1]);
@@ -257,9 +264,10 @@ SmallVector<Value> ClusterEmitter::multiplyStep(Value begin,
                                b.at(b.add(begin, blocks.cols[block])), sum);
   };
   SmallVector<Value> next(sums);
-  for (int64_t first = 0; first + 1 < ofGroup; first += 2) {
+  for (auto [number, isPair] : llvm::enumerate(blocks.isPair)) {
+    auto first = int64_t(2 * number);
     SmallVector<Value> two(next.begin() + first, next.begin() + first + 2);
-    two = b.when(blocks.isPair[first / 2], two, [&] {
+    two = b.when(isPair, two, [&] {
       return split(multiply(both, first, join(two)).front());
     });
     llvm::copy(two, next.begin() + first);
