@@ -26,6 +26,7 @@ KINDS = (
     "output", "scores",
 )  # fmt: skip
 NORMS = ("l1", "l2", "linf", "mean")
+FAN_INS = ("dense", "rows", "columns")
 NEW_VALUES = ("zero", "random")
 NEW_STATE = ("first", "mean", "kept")
 METHODS = ("static", "set", "rigl", "gmp")
@@ -122,6 +123,7 @@ class WeightRule(ctypes.Structure):
         ("score", ctypes.c_int),
         ("has_updates", ctypes.c_int32),
         ("start", NewBlocks),
+        ("fan_in", ctypes.c_int),
     ]
 
 

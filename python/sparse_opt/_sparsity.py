@@ -87,6 +87,7 @@ class Sparsity:
             values = step._program_values()
             for member in self._updates.members:
                 self._initialize(member, values.get(member.pattern.name))
+                step._session.scale_fan_in(member.pattern, member.group.fan_in)
         for member in self._updates.members:
             if not member.is_frozen and not member.pattern.is_static:
                 member.start = completed(step, member.pattern, member.start)
@@ -235,6 +236,11 @@ class Sparsity:
         group, pattern, step = member.group, member.pattern, self._step
         if pattern.name in step._of_layers:
             require_first(member, len(step.blocks(pattern.name).slot))
+            if group.fan_in != "dense":
+                raise StepError(
+                    f"expected fan_in dense for '{pattern.name}', the weight of a layer, which has"
+                    f" its values, but got {group.fan_in}: give it to the layer or to sparsify"
+                )
             return
         if group.init == "file":
             step._session.read_pattern(pattern, member.file)

@@ -79,7 +79,7 @@ TEST(SparsityTest, Keys) {
   Json group = Json::parse(defaults)[0],
        keys = Json::parse(bsr_sparsity_keys());
   ASSERT_EQ(keys.size(), group.size());
-  ASSERT_EQ(keys.size(), 23u);
+  ASSERT_EQ(keys.size(), 24u);
   size_t names = 0;
   for (const Json &key : keys) {
     ASSERT_EQ(key["default"], group[key["name"].get<std::string>()]);
@@ -101,7 +101,7 @@ TEST(SparsityTest, Keys) {
       ++names;
     }
   }
-  ASSERT_EQ(names, 49u);
+  ASSERT_EQ(names, 51u);
   ASSERT_EQ(std::string(bsr_sparsity_text(nullptr)), "");
   ASSERT_EQ(std::string(bsr_sparsity_options(nullptr)), "");
 }
@@ -261,6 +261,9 @@ TEST(SparsityTest, RefusesTogether) {
   refuses(R"({"initial_density": 0.5})",
           start + "initial_density' to be left out for another method than "
                   "gmp, but got 0.5");
+  refuses(R"({"init": "largest", "fan_in": "rows"})",
+          start + "fan_in' to be dense for init largest, whose values are "
+                  "those of dense weights, but got rows");
   refuses(R"({"new_std": 0.5})",
           start + "new_std' to be left out unless new_values is random, but "
                   "got 0.5");
@@ -374,7 +377,7 @@ TEST(SparsityTest, Rules) {
     "density": 0.25, "dist_type": "erk", "densities": {"own": 0.125},
     "method": "rigl", "every": 2, "score": "linf", "allow_return": true,
     "new_values": "random", "new_std": 0.25, "new_state": "kept",
-    "init": "file", "file": "p/{name}-{name}"}])"),
+    "init": "file", "file": "p/{name}-{name}", "fan_in": "columns"}])"),
                          40, weights);
   int64_t rows[] = {8, 16, 16}, cols[] = {8, 8, 16};
   double densities[3];
@@ -395,6 +398,7 @@ TEST(SparsityTest, Rules) {
   ASSERT_EQ(int(rule.start.values), int(BSR_VALUES_RANDOM));
   ASSERT_EQ(int(rule.start.state), int(BSR_STATE_KEPT));
   ASSERT_EQ(rule.start.std, 0.25);
+  ASSERT_EQ(int(rule.fan_in), int(BSR_FAN_IN_COLUMNS));
   for (int64_t none : {4, 5}) {
     ASSERT_EQ(ruleOf(updates, none).group, -1);
     ASSERT_EQ(std::string(ruleOf(updates, none).file), "");
@@ -412,6 +416,7 @@ TEST(SparsityTest, Rules) {
   ASSERT_EQ(int(ruleOf(updates, 0).first), int(BSR_FIRST_LARGEST));
   ASSERT_EQ(ruleOf(updates, 0).blocks, BSR_MOST_BLOCKS);
   ASSERT_EQ(ruleOf(updates, 0).has_updates, 0);
+  ASSERT_EQ(int(ruleOf(updates, 0).fan_in), int(BSR_FAN_IN_DENSE));
 
   ASSERT_EQ(bsr_density_blocks(0, 100), 1);
   ASSERT_EQ(bsr_density_blocks(0.124, 100), 12);

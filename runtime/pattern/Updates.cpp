@@ -20,8 +20,8 @@ struct Weight {
   int64_t allBlocks;  // 0 of another process
   int64_t mostBlocks; // that slots allow
   bool isFrozen;
-  bsr_weight_rule rule = {-1,     0, 0, BSR_FIRST_RANDOM, "", BSR_STATIC,
-                          BSR_L1, 0, {}};
+  bsr_weight_rule rule = {-1,     0, 0,  BSR_FIRST_RANDOM, "", BSR_STATIC,
+                          BSR_L1, 0, {}, BSR_FAN_IN_DENSE};
 };
 } // namespace
 
@@ -67,6 +67,10 @@ static bsr_first_blocks firstOf(const SparsityGroup &group) {
 
 static bsr_schedule scheduleOf(const SparsityGroup &group) {
   return enumOf<bsr_schedule>(group.schedule, {"constant", "linear", "cosine"});
+}
+
+static bsr_fan_in fanInOf(const SparsityGroup &group) {
+  return enumOf<bsr_fan_in>(group.fanIn, {"dense", "rows", "columns"});
 }
 
 static bsr_new_blocks startOf(const SparsityGroup &group) {
@@ -180,7 +184,8 @@ void bsr_updates::distribute(size_t index, const bsr_sparse_weight *given,
             methodOf(group),
             scoreOf(group),
             group.every || group.updates,
-            startOf(group)};
+            startOf(group),
+            fanInOf(group)};
     auto own =
         ownDensity(group, groupName(index, groups.size()), given[member].name);
     if (own) {

@@ -100,6 +100,7 @@ struct bsr_session {
   void setPattern(int64_t pattern, const bsr_pattern_view &view);
   void takeLargest(int64_t pattern, int64_t blocks, bsr_norm norm,
                    bsr_type type, const void *dense);
+  void scaleFanIn(int64_t pattern, bsr_fan_in fanIn);
   void requirePattern(int64_t pattern, const bsr_pattern_view &view) const;
   void checkPatterns() const;
   void updatePatterns(const bsr_pattern_update *updates);

@@ -83,11 +83,11 @@ class Sparsity:
             )
         rules = Rules(groups)
         for name, group in rules.named():
-            for key in ("init", "file"):
+            for key in ("init", "file", "fan_in"):
                 if (value := getattr(group, key)) != getattr(Group(), key):
                     raise StepError(
                         f"expected configuration key '{name}.{key}' to be left out for layers,"
-                        f" but got '{value}': sparsify chooses the blocks that they begin with"
+                        f" but got '{value}': sparsify chooses what they begin with"
                     )
             for key in ("new_values", "new_std", "new_state", "new_step", "new_ramp"):
                 if (value := getattr(group, key)) != getattr(Group(), key):

@@ -61,6 +61,24 @@ BSR_API bsr_status bsr_session_take_largest(bsr_session *session,
                                             bsr_norm norm, bsr_type type,
                                             const void *dense);
 
+/// Which entries an output of a matrix adds up: its fan-in.
+typedef enum bsr_fan_in {
+  BSR_FAN_IN_DENSE = 0,  // all, stored or not
+  BSR_FAN_IN_ROWS = 1,   // the stored ones of its row: [outputs, inputs]
+  BSR_FAN_IN_COLUMNS = 2 // the stored ones of its column: [inputs, outputs]
+} bsr_fan_in;
+
+/// Gives the values of a weight, which were made for the dense fan-in, the
+/// standard deviation that is right for the stored one (Evci et al. 2022):
+/// multiplies those of block row r, which stores n of its c blocks, by
+/// sqrt(c / n); of BSR_FAN_IN_COLUMNS, those of block columns likewise.
+/// Products are rounded once, to the type of the weight. Rows without a block
+/// have no values, and BSR_FAN_IN_DENSE changes nothing. To be called once,
+/// when values and first pattern are there. Fails for a static pattern, which
+/// no rule is for.
+BSR_API bsr_status bsr_session_scale_fan_in(bsr_session *session,
+                                            int64_t pattern, bsr_fan_in fan_in);
+
 /// Validates every invariant of `view` and makes it the pattern. The column
 /// view may be left out (all three pointers null): it is then built; `slot` may
 /// be null for slots 0, 1, ... row by row. Values are left as they are, but

@@ -106,6 +106,8 @@ typedef struct bsr_weight_rule {
   bsr_norm score;       // what blocks are ranked by
   int32_t has_updates;  // 1 if the group says when, with `every` or `updates`
   bsr_new_blocks start; // what regrown blocks begin with
+  bsr_fan_in fan_in;    // by which first values are scaled:
+                        // bsr_session_scale_fan_in
 } bsr_weight_rule;
 
 /// The rule of weight `index`.
