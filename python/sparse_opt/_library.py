@@ -82,6 +82,7 @@ class PatternUpdate(ctypes.Structure):
         ("drop", ctypes.c_double),
         ("blocks", ctypes.c_int64),
         ("allow_return", ctypes.c_int32),
+        ("together", ctypes.c_int32),
     ]
 
 

@@ -202,7 +202,7 @@ TEST(SparsityTest, RefusesValues) {
     value(name, "\"a\\u0000b\"", text + "'a\\x00b'");
   }
   value("method", "\"snfs\"", "one of static, set, rigl, gmp, but got 'snfs'");
-  value("distribution", "\"er\"", "one of uniform, erk, but got 'er'");
+  value("distribution", "\"er\"", "one of uniform, erk, global, but got 'er'");
   value("init", "\"ones\"", "one of random, largest, file, but got 'ones'");
   value("schedule", "\"step\"",
         "one of cosine, linear, constant, but got "
@@ -261,6 +261,10 @@ TEST(SparsityTest, RefusesTogether) {
   refuses(R"({"initial_density": 0.5})",
           start + "initial_density' to be left out for another method than "
                   "gmp, but got 0.5");
+  refuses(R"({"distribution": "global"})",
+          start + "distribution' to be uniform or erk for another method than "
+                  "gmp, which ranks the blocks of several weights, but got "
+                  "global");
   refuses(R"({"init": "largest", "fan_in": "rows"})",
           start + "fan_in' to be dense for init largest, whose values are "
                   "those of dense weights, but got rows");
@@ -287,6 +291,53 @@ TEST(SparsityTest, RefusesTogether) {
   refuses(R"({"dist_type": "erk"})",
           start + "density' to have a value to distribute by erk, but got "
                   "none");
+}
+
+TEST(SparsityTest, GlobalDensities) {
+  // Blocks of all matrices of the group but a frozen one, one with a density of
+  // its own, and one whose pattern stays: 64 and 16 of 256 and 64.
+  std::vector<bsr_sparse_weight> weights = {
+      {"a", 32, 32, 2, 2, 256, 0, 0, 0},
+      {"b", 16, 16, 2, 2, 64, 0, 0, 0},
+      {"own", 16, 16, 2, 2, 64, 0, 0, 0},
+      {"cold", 16, 16, 2, 2, 64, 0, 1, 0},
+      {"still", 16, 16, 2, 2, 64, 1, 0, 0}};
+  Updates updates =
+      plan(read(R"({"method": "gmp", "density": 0.25, "distribution": "global",
+    "initial_density": 0.5, "densities": {"own": 0.125}, "every": 10,
+    "end": 20, "score": "linf"})"),
+           40, weights);
+  for (int64_t i : {0, 1, 3})
+    ASSERT_EQ(ruleOf(updates, i).density, 0.25);
+  ASSERT_EQ(ruleOf(updates, 0).blocks, 128);
+  for (int64_t step : {10, 20}) {
+    auto due = dueOf(updates, step, weights.size());
+    double density = bsr_gmp_density(0.5, 0.25, double(step) / 20);
+    for (size_t i : {0u, 1u}) {
+      ASSERT_EQ(int(due[i].method), int(BSR_GMP));
+      ASSERT_EQ(int(due[i].norm), int(BSR_LINF));
+      ASSERT_EQ(due[i].together, 1);
+      ASSERT_EQ(due[i].blocks, bsr_density_blocks(density, 320));
+    }
+    ASSERT_EQ(due[2].together, 0);
+    ASSERT_EQ(
+        due[2].blocks,
+        bsr_density_blocks(bsr_gmp_density(0.5, 0.125, double(step) / 20), 64));
+    for (size_t i : {3u, 4u})
+      ASSERT_EQ(int(due[i].method), int(BSR_STATIC));
+  }
+  const char *global = R"({"method": "gmp", "density": 0.25, "every": 10,
+    "distribution": "global"})";
+  weights[1].block_cols = 4;
+  refusesPlan(global, weights,
+              "expected blocks of one size in the group 'sparsity' with "
+              "distribution global, but got 2x2 of 'a' and 2x4 of 'b'");
+  weights[1] = {"b", 16, 16, 0, 0, 0, 0, 0, 0};
+  refusesPlan(
+      global, weights,
+      "expected configuration key 'sparsity.distribution' to be uniform "
+      "or erk where processes have parts of the weights, but got global "
+      "for 'b'");
 }
 
 TEST(SparsityTest, Arguments) {

@@ -33,8 +33,9 @@ static const std::vector<GroupKey> &keys() {
        share},
       {"distribution",
        &Group::distribution,
-       "how density is distributed over the weights of the group",
-       {0, 0, {"uniform", "erk"}}},
+       "how density is distributed over the weights of the group; global, of "
+       "gmp: as the largest blocks of all of them are",
+       {0, 0, {"uniform", "erk", "global"}}},
       {"densities", &Group::densities,
        "densities of weights by regular expressions, apart from distribution",
        share},
@@ -334,6 +335,10 @@ static void check(const Group &group, const std::string &where) {
           group.newState);
   require(group.newRamp != 1 && group.newRamp <= 1 << 24, "new_ramp",
           "to be 0, or from 2 to ", 1 << 24, ", but got ", group.newRamp);
+  require(group.distribution != "global" || group.method == "gmp",
+          "distribution",
+          "to be uniform or erk for another method than gmp, which ranks the "
+          "blocks of several weights, but got global");
   require(group.distribution == "uniform" || group.density > 0, "density",
           "to have a value to distribute by erk, but got none");
 }

@@ -104,6 +104,8 @@ struct bsr_session {
   void requirePattern(int64_t pattern, const bsr_pattern_view &view) const;
   void checkPatterns() const;
   void updatePatterns(const bsr_pattern_update *updates);
+  /// Gives each matrix of updates together the blocks that it keeps.
+  void shareBlocks(std::vector<bsr_pattern_update> &updates) const;
   void setNewBlocks(int64_t pattern, bsr_new_blocks start);
   void replacePatterns(const bsr_replacement *replacements, int64_t count);
 

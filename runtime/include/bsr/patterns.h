@@ -136,6 +136,8 @@ typedef struct bsr_pattern_update {
   int64_t blocks;       // of gmp: how many blocks to leave
   int32_t allow_return; // of set and rigl: 1 if a block may be pruned and
                         // regrown by the same update: it then stays as it is
+  int32_t together; // of gmp: 0, or a number that updates of several matrices
+                    // share: `blocks` is then how many to leave in all of them
 } bsr_pattern_update;
 
 /// The first values of a block that an update regrows.
@@ -179,6 +181,10 @@ BSR_API bsr_status bsr_session_set_new_blocks(bsr_session *session,
 /// In each matrix of n stored blocks whose pattern is not static:
 ///   1. k = floor(drop * n + 1/2), and, unless blocks may return, at most the
 ///      number of absent blocks; of gmp, k = n - blocks, or 0 if that is less;
+///      of updates together, k is how many of the matrix are among the lowest
+///      norms of all their matrices, of equal ones those of the first matrix
+///      and there the first blocks, that go until `blocks` are left. The block
+///      of a matrix that would go last stays. Their blocks are of one size;
 ///   2. prune the k blocks whose weights have the lowest norm, of equal ones
 ///      the first; norms are summed in f64 in a fixed order;
 ///   3. choose k of the blocks that were absent before the update, or, if
@@ -191,9 +197,10 @@ BSR_API bsr_status bsr_session_set_new_blocks(bsr_session *session,
 ///      says one, else zero, unless `bsr_session_set_new_blocks` says
 ///      otherwise; slots that are left over become zero;
 ///   5. rebuild the index views by counting sort, in O(n + rows + cols).
-/// Nothing is allocated and no other value moves. The result does not depend on
-/// the number of threads. A NaN weight, or a NaN score of a block that may be
-/// regrown, is an error that names the matrix and the block.
+/// Nothing is allocated, but for updates together, and no other value moves.
+/// The result does not depend on the number of threads. A NaN weight, or a NaN
+/// score of a block that may be regrown, is an error that names the matrix and
+/// the block.
 BSR_API bsr_status bsr_session_update(bsr_session *session,
                                       const bsr_pattern_update *updates,
                                       int64_t count);

@@ -116,7 +116,9 @@ BSR_API bsr_status bsr_updates_rule(const bsr_updates *updates, int64_t index,
 
 /// Writes to `due` what is due after `step` steps for each weight, in their
 /// order, `count` in all, as bsr_session_update takes it: BSR_STATIC where
-/// nothing is. Of a weight of another process, gmp leaves 0 `blocks` here.
+/// nothing is. Of a weight of another process, gmp leaves 0 `blocks` here. Of
+/// weights of a group with distribution global, `together` is the group's index
+/// and 1, and `blocks` is how many gmp leaves in all of them.
 BSR_API bsr_status bsr_updates_due(const bsr_updates *updates, int64_t step,
                                    int64_t count, bsr_pattern_update *due);
 
