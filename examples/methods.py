@@ -30,6 +30,28 @@ class RigL(SET):
         return weight.largest_scores(count)
 
 
+class AccumulatedRigL(RigL):
+    """Grows by the gradients of the last `steps` steps in front of an update, as options of
+    others do (`grad_accumulation_n`, `gradient_acc`). They add up gradients; a step has the
+    norms of blocks alone, which are added up here. Needs `sparse_opt.Sparsity`."""
+
+    def __init__(self, steps=8):
+        self.score_steps, self.sums = steps, {}
+
+    def see(self, weight):
+        self.sums[weight.name] = self.sums.get(weight.name, 0.0) + weight.scores.astype(np.float64)
+
+    def grow(self, weight, count):
+        scores = self.sums.pop(weight.name, weight.scores)
+        return weight.absent[sparse_opt.highest(scores[weight.absent], count)]
+
+    def state_dict(self):
+        return {"sums": self.sums}
+
+    def load_state_dict(self, state):
+        self.sums = state["sums"]
+
+
 class SoftMagnitude(SET):
     """Samples what is kept, without replacement, in proportion to magnitude^temperature.
 
@@ -106,6 +128,60 @@ class GraNet(RigL):
         kept = min(len(weight.stored), int(end + (weight.slots - end) * left + 0.5))
         new = min(int(share * kept + 0.5), len(weight.absent))
         return self.drop(weight, len(weight.stored) - kept + new), self.grow(weight, new)
+
+
+class SRigL(RigL):
+    """RigL that takes away neurons, here block rows (Lasby et al. 2024).
+
+    A block is salient that stays by its magnitude, or is one of as many absent ones as go
+    that have the largest gradients. A row with fewer than `least` times the mean fan-in of
+    the rows that have blocks loses all of them for good, and rows that are left regrow as
+    many. Its bias stays. The constant fan-in of the paper is not asked for.
+    """
+
+    def __init__(self, least=0.3):
+        self.least = least
+
+    def update(self, weight, share):
+        rows, cols = weight.grid
+        count = self.count(weight, share)
+        kept = np.setdiff1d(weight.stored, self.drop(weight, count))
+        salient = np.bincount(np.append(kept, self.grow(weight, count)) // cols, minlength=rows)
+        is_active = np.bincount(weight.stored // cols, minlength=rows) > 0
+        is_left = is_active & (salient >= self.least * len(weight.stored) / max(1, is_active.sum()))
+        if not is_left.any():
+            is_left[np.argmax(np.where(is_active, salient, -1))] = is_active.any()
+        kept = kept[is_left[kept // cols]]
+        absent = weight.absent[is_left[weight.absent // cols]]
+        new = min(len(weight.stored) - len(kept), len(absent))
+        grown = absent[sparse_opt.highest(weight.scores[absent], new)]
+        return np.setdiff1d(weight.stored, kept), grown
+
+
+class DSR(sparse_opt.Method):
+    """Drops the smallest blocks of all weights together, and shares what comes among the
+    weights in proportion to what they keep (Mostafa and Wang 2019), within their slots.
+
+    Magnitudes are means over a block, so that blocks may be of several sizes. Each weight
+    keeps its largest block. Blocks that come are random ones; those of a weight are as many
+    of its quotients 1/kept, 2/kept, ... as are among the lowest of all.
+    """
+
+    def update_all(self, weights, shares):
+        norms = [weight.norms("l1") / np.prod(weight.block) for weight in weights]
+        ranked = [np.where(np.arange(len(n)) == np.flatnonzero(n == n.max())[-1:], np.inf, n) if len(n) else n for n in norms]
+        count = sum(int(share * len(n) + 0.5) for share, n in zip(shares, norms))
+        count = min(count, sum(max(0, len(n) - 1) for n in norms))
+        owner = np.repeat(np.arange(len(weights)), [len(n) for n in norms])
+        goes = np.zeros(len(owner), bool)
+        goes[sparse_opt.lowest(np.concatenate(ranked), count)] = True
+        dropped = [weight.stored[goes[owner == i]] for i, weight in enumerate(weights)]
+        kept = [len(n) - len(d) for n, d in zip(norms, dropped)]
+        room = [min(len(w.absent), w.slots - k) if k else 0 for w, k in zip(weights, kept)]
+        quotients = np.concatenate([np.arange(1, r + 1) / max(1, k) for r, k in zip(room, kept)])
+        taken = np.repeat(np.arange(len(weights)), room)[sparse_opt.lowest(quotients, min(count, len(quotients)))]
+        shared = np.bincount(taken, minlength=len(weights))
+        return [(d, weight.random(int(n))) for d, weight, n in zip(dropped, weights, shared)]
 
 
 class Momentum(sparse_opt.Method):

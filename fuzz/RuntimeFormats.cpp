@@ -48,7 +48,7 @@ public:
     (void)bsr_session_run(session);
     int64_t count = bsr_step_num_patterns(step);
     std::vector<bsr_pattern_update> updates(
-        size_t(count), bsr_pattern_update{BSR_SET, BSR_L1, 0.5, 0, 0});
+        size_t(count), bsr_pattern_update{BSR_SET, BSR_L1, 0.5, 0, 0, 0});
     (void)bsr_session_update(session, updates.data(), count);
   }
 

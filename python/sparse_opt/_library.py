@@ -26,6 +26,7 @@ KINDS = (
     "output", "scores",
 )  # fmt: skip
 NORMS = ("l1", "l2", "linf", "mean")
+FAN_INS = ("dense", "rows", "columns")
 NEW_VALUES = ("zero", "random")
 NEW_STATE = ("first", "mean", "kept")
 METHODS = ("static", "set", "rigl", "gmp")
@@ -81,6 +82,7 @@ class PatternUpdate(ctypes.Structure):
         ("drop", ctypes.c_double),
         ("blocks", ctypes.c_int64),
         ("allow_return", ctypes.c_int32),
+        ("together", ctypes.c_int32),
     ]
 
 
@@ -122,6 +124,7 @@ class WeightRule(ctypes.Structure):
         ("score", ctypes.c_int),
         ("has_updates", ctypes.c_int32),
         ("start", NewBlocks),
+        ("fan_in", ctypes.c_int),
     ]
 
 

@@ -183,9 +183,16 @@ class Method:
 
     Attributes:
       needs_scores: whether an update reads `weight.scores`.
+      score_steps: of a method that needs them, of how many steps: an update follows the last
+        of these, and `see` is called after each. Of layers only 1.
     """
 
     needs_scores = False
+    score_steps = 1
+
+    def see(self, weight: Weight) -> None:
+        """Takes note of `weight.scores` after one of `score_steps` steps, if these are more
+        than one, the last of which `update` follows."""
 
     def count(self, weight: Weight, share: float) -> int:
         """Returns how many blocks to replace, of a share of those stored: half ones round
@@ -227,6 +234,14 @@ class Method:
         dropped = self.drop(weight, self.count(weight, share))
         return dropped, self.grow(weight, len(dropped))
 
+    def update_all(
+        self, weights: Sequence[Weight], shares: Sequence[float]
+    ) -> Sequence[tuple[Array, Array]]:
+        """Returns the same of all weights that this method updates now, in the order of the
+        step: of each what `update` says. A method that compares blocks of several weights
+        overrides it; each weight may have as many blocks as it has slots."""
+        return [self.update(weight, share) for weight, share in zip(weights, shares)]
+
     def state_dict(self) -> dict[str, Any]:
         """Returns what the method must know to go on: numbers, texts, arrays, lists and
         dictionaries of them."""
@@ -245,22 +260,38 @@ def apply(step: Step, updates: Sequence[tuple[Pattern, Method, float]]) -> None:
     """Updates patterns by methods, each with a share of the blocks, all or none."""
     replacements = []
     counters = step._session.counters()
-    for pattern, method, share in updates:
-        weight = Weight(step, pattern, counters)
-        both = method.update(weight, share)
-        if not isinstance(both, tuple) or len(both) != 2:
+    alike: dict[int, list[tuple[Pattern, Method, float]]] = {}
+    for update in updates:
+        alike.setdefault(id(update[1]), []).append(update)
+    for members in alike.values():
+        method = members[0][1]
+        weights = [Weight(step, pattern, counters) for pattern, _, _ in members]
+        answers = method.update_all(weights, [share for _, _, share in members])
+        if not isinstance(answers, (list, tuple)) or len(answers) != len(weights):
             raise StepError(
-                f"expected {_name(method)}.update() to return blocks to drop and to grow,"
-                f" but got a {type(both).__name__}"
+                f"expected {_name(method)}.update_all() to return blocks to drop and to grow of"
+                f" each of {len(weights)} weights, but got"
+                f" {f'{len(answers)} of them' if isinstance(answers, (list, tuple)) else f'a {type(answers).__name__}'}"
             )
-        dropped, grown = (_numbers(method, weight, blocks) for blocks in both)
-        replacements.append((pattern.index, dropped, grown))
+        for (pattern, _, _), weight, both in zip(members, weights, answers):
+            if not isinstance(both, tuple) or len(both) != 2:
+                raise StepError(
+                    f"expected {_name(method)}.update() to return blocks to drop and to grow,"
+                    f" but got a {type(both).__name__}"
+                )
+            dropped, grown = (_numbers(method, weight, blocks) for blocks in both)
+            replacements.append((pattern.index, dropped, grown))
     if replacements:
         try:
             step._session.replace(replacements)
         except StepError as error:
             names = " or ".join(dict.fromkeys(_name(method) for _, method, _ in updates))
             raise StepError(f"{error} ({names})") from error
+
+
+def compares_weights(method: Method) -> bool:
+    """Returns whether a method sees all of its weights together."""
+    return type(method).update_all is not Method.update_all
 
 
 def _name(method: Method) -> str:

@@ -105,10 +105,32 @@ def update(
     alike: dict[int, dict[str, Weight]] = {}
     for name, weight in weights.items():
         alike.setdefault(weight.updates, {})[name] = weight
+    _require_together(weights, due)
     return sum(
         _update(group, count, due, {n: s for n, s in scores.items() if n in group}, seed)
         for count, group in sorted(alike.items())
     )
+
+
+def _require_together(weights: Mapping[str, Weight], due: Due) -> None:
+    """Raises `StepError` where a method compares blocks of weights that are not updated in
+    one session, since they were updated unequally often."""
+    seen: dict[str, str] = {}
+    for name, weight in weights.items():
+        update = due.get(name)
+        if isinstance(update, tuple) and _method.compares_weights(update[0]):
+            which, called = f"method {id(update[0])}", type(update[0]).__name__
+        elif isinstance(update, PatternUpdate) and update.together:
+            which, called = f"group {update.together}", "distribution global"
+        else:
+            continue
+        first = seen.setdefault(which, name)
+        if weights[first].updates != weight.updates:
+            raise StepError(
+                f"expected weights that were updated equally often for {called}, which compares"
+                f" their blocks, but got '{first}' with {weights[first].updates} and '{name}' with"
+                f" {weight.updates}"
+            )
 
 
 def _update(

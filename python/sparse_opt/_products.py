@@ -64,6 +64,17 @@ class Matrix:
         rows, cols = self.grid
         return rows + 1, self.slots, self.slots, cols + 1, self.slots, self.slots
 
+    def fan_in_factors(self, pattern: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Returns for each slot by what values that were drawn for all inputs are multiplied,
+        to be those for the stored ones of their block row (docs/sparsity.md); 1 of slots
+        without a block."""
+        rows, _ = self.blocks_of(pattern)
+        is_stored = rows >= 0
+        counts = np.bincount(rows[is_stored], minlength=self.grid[0])
+        factors = np.ones(self.slots)
+        factors[is_stored] = np.sqrt(self.grid[1] / counts[rows[is_stored]])
+        return factors
+
     def row_bytes(self, name: str) -> int:
         """How many bytes a token has in x, y and the like; 0 of what has none for each."""
         features = {"x": self.cols, "dx": self.cols, "y": self.rows, "z": self.rows}
@@ -170,6 +181,15 @@ def matrix_of(shape: Any, block: Any, density: Any) -> Matrix:
     blocks = (outputs // rows) * (inputs // cols)
     slots = _library.density_blocks(_given.density(density), blocks)
     return Matrix(outputs, inputs, rows, cols, slots, "f32")
+
+
+def is_stored_fan_in(fan_in: Any) -> bool:
+    """Returns whether first values of a layer are for the inputs that are stored."""
+    if fan_in not in ("dense", "rows"):
+        raise _given.refusal(
+            "fan_in 'dense' or 'rows' of a layer, whose weight is [outputs, inputs]", fan_in
+        )
+    return bool(fan_in == "rows")
 
 
 def block_of(shape: tuple[int, int], block: Any) -> tuple[int, int]:

@@ -49,6 +49,7 @@ class Group:
     initial_density: float = _DEFAULT
     init: str = _DEFAULT
     file: str = _DEFAULT
+    fan_in: str = _DEFAULT
     every: int = _DEFAULT
     updates: int = _DEFAULT
     begin: int = _DEFAULT

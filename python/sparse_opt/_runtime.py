@@ -23,7 +23,7 @@ from sparse_opt._description import Array, Blocks, Buffer, Counters, Mask, Origi
 from sparse_opt._device_arrays import DeviceArray, ForeignArray
 from sparse_opt._errors import StepError
 from sparse_opt._library import (
-    DTYPES, KINDS, NORMS, TYPES, BufferInfo, CountersStruct, NewBlocks, PatternInfo,
+    DTYPES, FAN_INS, KINDS, NORMS, TYPES, BufferInfo, CountersStruct, NewBlocks, PatternInfo,
     PatternStatistics, PatternUpdate, PatternView, ReplacementStruct, c_path, c_text, check, library,
 )  # fmt: skip
 
@@ -400,6 +400,16 @@ class Session:
                 ctypes.c_int(NORMS.index(norm)),
                 ctypes.c_int(TYPES.index(type)),
                 ctypes.c_void_p(held.ctypes.data),
+            )
+        )
+
+    def scale_fan_in(self, pattern: Pattern, fan_in: str) -> None:
+        """Scales the first values of a weight for the fan-in that is stored."""
+        check(
+            library().bsr_session_scale_fan_in(
+                self._handle,
+                ctypes.c_int64(pattern.index),
+                ctypes.c_int(FAN_INS.index(fan_in)),
             )
         )
 

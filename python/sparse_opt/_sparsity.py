@@ -87,6 +87,7 @@ class Sparsity:
             values = step._program_values()
             for member in self._updates.members:
                 self._initialize(member, values.get(member.pattern.name))
+                step._session.scale_fan_in(member.pattern, member.group.fan_in)
         for member in self._updates.members:
             if not member.is_frozen and not member.pattern.is_static:
                 member.start = completed(step, member.pattern, member.start)
@@ -116,19 +117,40 @@ class Sparsity:
         """Whether the next call of the step has to score blocks."""
         next_step, is_done = self._place(1)
         # Of a step that sums, any call may be the last of its window.
-        return (is_done or self._step._sums) and any(
-            _method_of(due) == "rigl" or getattr(m.group.method, "needs_scores", False)
-            for m, due in self._updates.due(next_step)
+        return (is_done or self._step._sums) and (
+            any(
+                _method_of(due) == "rigl" or getattr(m.group.method, "needs_scores", False)
+                for m, due in self._updates.due(next_step)
+            )
+            or bool(self._watched(next_step))
         )
+
+    def _watched(self, step: int) -> list[tuple[Pattern, Method]]:
+        """Returns the weights whose methods see the scores of `step`, of several in front of
+        an update."""
+        methods = {id(m): m for m in self._methods() if m.needs_scores and m.score_steps > 1}
+        found: dict[int, tuple[Pattern, Method]] = {}
+        for later in range(max((m.score_steps for m in methods.values()), default=0)):
+            for member, _ in self._updates.due(step + later):
+                method = methods.get(id(member.group.method))
+                if method is not None and later < method.score_steps:
+                    found[member.pattern.index] = (member.pattern, method)
+        return list(found.values())
 
     def due(self, step: int) -> dict[str, float]:
         """Returns which weights are updated after `step` steps, and the share of blocks to
-        replace of each; of gmp, the share of all blocks to leave."""
+        replace of each; of gmp, the share of all blocks to leave, with distribution global of
+        those of all its weights."""
+        updates = list(self._updates.due(step))
+        together: dict[int, int] = {}
+        for member, due in updates:
+            together[due.together] = together.get(due.together, 0) + member.pattern.blocks
         return {
-            m.pattern.name: due.blocks / m.pattern.blocks
+            m.pattern.name: due.blocks
+            / (together[due.together] if due.together else m.pattern.blocks)
             if _method_of(due) == "gmp"
             else due.drop
-            for m, due in self._updates.due(step)
+            for m, due in updates
         }
 
     @exclusive
@@ -147,6 +169,10 @@ class Sparsity:
         if not is_done or step == self._updated:
             return {}
         self._updated = step
+        if watched := self._watched(step):
+            counters = self._step._session.counters()
+            for pattern, method in watched:
+                method.see(_method.Weight(self._step, pattern, counters))
         native, own = {}, []
         updates = list(self._updates.due(step))
         for member, due in updates:
@@ -235,6 +261,11 @@ class Sparsity:
         group, pattern, step = member.group, member.pattern, self._step
         if pattern.name in step._of_layers:
             require_first(member, len(step.blocks(pattern.name).slot))
+            if group.fan_in != "dense":
+                raise StepError(
+                    f"expected fan_in dense for '{pattern.name}', the weight of a layer, which has"
+                    f" its values, but got {group.fan_in}: give it to the layer or to sparsify"
+                )
             return
         if group.init == "file":
             step._session.read_pattern(pattern, member.file)

@@ -60,6 +60,8 @@ class Dense(keras.layers.Layer):  # type: ignore[misc]
       units: of the result, `[..., units]` for `x`, `[..., inputs]`.
       block: the size of blocks, or their rows (of units) and columns (of inputs).
       density: the share of blocks that is stored, above 0, at most 1.
+      fan_in: whether values begin as those of all inputs (`dense`), or of those that a block
+        row stores (`rows`; docs/sparsity.md): sqrt(blocks / stored blocks) times as large.
       activation: as of `keras.layers.Dense`.
       use_bias: whether to add one.
       seed: of the pattern and the values; by default one that `keras.utils.set_random_seed`
@@ -83,6 +85,7 @@ class Dense(keras.layers.Layer):  # type: ignore[misc]
         *,
         block: int | tuple[int, int] = 16,
         density: float = 0.1,
+        fan_in: Literal["dense", "rows"] = "dense",
         activation: Any = None,
         use_bias: bool = True,
         seed: int | None = None,
@@ -90,6 +93,8 @@ class Dense(keras.layers.Layer):  # type: ignore[misc]
     ) -> None:
         super().__init__(**options)
         self.units, self.density, self.use_bias = units, density, use_bias
+        _products.is_stored_fan_in(fan_in)
+        self.fan_in = fan_in
         # A file has lists in the place of tuples.
         self.block = block if isinstance(block, int) else (block[0], block[1])
         self.activation = keras.activations.get(activation)
@@ -102,12 +107,17 @@ class Dense(keras.layers.Layer):  # type: ignore[misc]
         places = np.random.default_rng(self.seed).permutation(matrix.grid[0] * matrix.grid[1])
         first = matrix.pattern_at(places[: matrix.slots])
         integers = {"dtype": "int32", "trainable": False}
+        uniform = keras.initializers.RandomUniform(-(inputs**-0.5), inputs**-0.5, seed=self.seed)
+
+        def scaled(shape: Any, dtype: Any) -> Any:
+            factors = matrix.fan_in_factors(first)[:, None, None].astype(np.float32)
+            values = keras.ops.cast(uniform(shape, dtype), "float32") * factors
+            return keras.ops.cast(values, dtype)
+
         self.values = self.add_weight(
             name="values",
             shape=(matrix.slots, matrix.block_rows, matrix.block_cols),
-            initializer=keras.initializers.RandomUniform(
-                -(inputs**-0.5), inputs**-0.5, seed=self.seed
-            ),
+            initializer=uniform if self.fan_in == "dense" else scaled,
         )
         if self.use_bias:
             self.bias = self.add_weight(name="bias", shape=(self.units,), initializer="zeros")
@@ -153,6 +163,7 @@ class Dense(keras.layers.Layer):  # type: ignore[misc]
             "units": self.units,
             "block": self.block,
             "density": self.density,
+            "fan_in": self.fan_in,
             "activation": keras.activations.serialize(self.activation),
             "use_bias": self.use_bias,
             "seed": self.seed,

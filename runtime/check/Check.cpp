@@ -191,7 +191,7 @@ bsr_status check::updatePatterns(const Session &session, double drop,
                                  int64_t *pruned) {
   int64_t before = session->counters.blocks_pruned;
   std::vector<bsr_pattern_update> updates(session->manifest().patterns.size(),
-                                          {BSR_SET, BSR_L1, drop, 0, 0});
+                                          {BSR_SET, BSR_L1, drop, 0, 0, 0});
   bsr_status status = bsr_session_update(session.get(), updates.data(),
                                          int64_t(updates.size()));
   if (status == BSR_OK && pruned)
@@ -233,7 +233,10 @@ bsr_pattern_update check::anyRule(const Matrix &matrix, Numbers &numbers) {
   double drop = double(numbers.below(101)) / 100;
   if (uint64_t corner = numbers.below(8); corner < 2)
     drop = double(corner);
-  return {bsr_method(numbers.below(4)), bsr_norm(numbers.below(4)), drop,
+  return {bsr_method(numbers.below(4)),
+          bsr_norm(numbers.below(4)),
+          drop,
           int64_t(numbers.below(uint64_t(matrix.slots) + 3)),
-          int32_t(numbers.below(2))};
+          int32_t(numbers.below(2)),
+          0};
 }

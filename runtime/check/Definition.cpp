@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 using namespace check;
 
@@ -101,12 +102,55 @@ void Compared::update(const Rules &rules) {
       bsr_session_update(session.get(), rules.data(), int64_t(rules.size()))));
   ASSERT_TRUE(succeeds(checkPatterns(session)));
   int64_t pruned = 0, regrown = 0;
+  Rules alone = rules;
+  shareBlocks(alone, before);
   for (size_t p = 0; p < matrices.size(); ++p)
-    compare(p, rules[p], before[p], pruned, regrown);
+    compare(p, alone[p], before[p], pruned, regrown);
   bsr_counters now = countersOf(session);
   ASSERT_EQ(now.pattern_updates, old.pattern_updates + 1);
   ASSERT_EQ(now.blocks_pruned, old.blocks_pruned + pruned);
   ASSERT_EQ(now.blocks_regrown, old.blocks_regrown + regrown);
+}
+
+// One block after the other goes, the lowest of all that are not the last of
+// their matrix.
+void Compared::shareBlocks(Rules &rules,
+                           const std::vector<Before> &before) const {
+  using Ranked = std::tuple<double, size_t, Place>;
+  std::map<int32_t, std::vector<std::set<Ranked>>> groups;
+  for (size_t p = 0; p < matrices.size(); ++p) {
+    if (!rules[p].together)
+      continue;
+    int64_t size = matrices[p].blockRows * matrices[p].blockCols;
+    std::set<Ranked> own;
+    for (auto &[place, slot] : before[p].blocks.slots) {
+      const float *block = &before[p].values[0][slot * size];
+      own.insert({normOf({block, block + size}, rules[p].norm), p, place});
+    }
+    groups[rules[p].together].push_back(own);
+  }
+  for (auto &[number, own] : groups) {
+    std::vector<int64_t> counts(matrices.size());
+    for (;;) {
+      int64_t stored = 0, most = 0;
+      std::set<Ranked> *next = nullptr;
+      for (auto &blocks : own) {
+        stored += int64_t(blocks.size());
+        if (blocks.size() > 1 && (!next || *blocks.begin() < *next->begin()))
+          next = &blocks;
+      }
+      for (size_t p = 0; p < matrices.size(); ++p)
+        if (rules[p].together == number)
+          most = rules[p].blocks;
+      if (stored <= most || !next)
+        break;
+      ++counts[std::get<1>(*next->begin())];
+      next->erase(next->begin());
+    }
+    for (size_t p = 0; p < matrices.size(); ++p)
+      if (rules[p].together == number)
+        rules[p].blocks = int64_t(before[p].blocks.slots.size()) - counts[p];
+  }
 }
 
 /// What lies on a device is what the host knows of pattern `p`, and the column

@@ -50,6 +50,7 @@ private:
     std::vector<float> scores;
   };
 
+  void shareBlocks(Rules &rules, const std::vector<Before> &before) const;
   void compare(size_t p, const bsr_pattern_update &rule, const Before &before,
                int64_t &allPruned, int64_t &allRegrown);
   void compareViews(size_t p) const;

@@ -121,6 +121,10 @@ TEST(DeviceTest, SessionsHoldWhatTheHostDoes) {
                                                   BSR_F32, dense)));
   ASSERT_TRUE(contentsOf(there, step) == contentsOf(here, step));
   for (Session *session : {&there, &here})
+    ASSERT_TRUE(
+        succeeds(bsr_session_scale_fan_in(session->get(), 0, BSR_FAN_IN_ROWS)));
+  ASSERT_TRUE(contentsOf(there, step) == contentsOf(here, step));
+  for (Session *session : {&there, &here})
     ASSERT_TRUE(succeeds(bsr_session_set_pattern(session->get(), 0, &view)));
   ASSERT_TRUE(contentsOf(there, step) == contentsOf(here, step));
 }

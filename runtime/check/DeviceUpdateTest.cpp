@@ -224,7 +224,7 @@ TEST(GPUTest, UpdatesOfMoreBlocksThanThreadsAreThoseOfTheProcessor) {
         pair.fillValues(0, numbers);
         pair.runScores();
         pair.fillScores(0, numbers);
-        pair.update({{method, BSR_L2, 0.6, 0, returns}});
+        pair.update({{method, BSR_L2, 0.6, 0, returns, 0}});
       }
   }
 }
@@ -272,7 +272,19 @@ TEST(GPUTest, UpdatesRankBlocksOnce) {
     pair.makePattern(p, 8);
     pair.fillValues(p, numbers);
   }
-  pair.update(Rules(2, {BSR_SET, BSR_L1, 0.5, 0, 0}));
+  pair.update(Rules(2, {BSR_SET, BSR_L1, 0.5, 0, 0, 0}));
+}
+
+TEST(GPUTest, UpdatesTogetherAreThoseOfTheProcessor) {
+  std::vector<Matrix> matrices = {{8, 12, 2, 2, 16}, {6, 8, 2, 2, 12}};
+  Pair pair(matrices, 3);
+  Numbers numbers(6);
+  for (int64_t p : {0, 1}) {
+    pair.makePattern(p, 12);
+    pair.fillValues(p, numbers);
+  }
+  for (int64_t blocks : {17, 9, 1})
+    pair.update(Rules(2, {BSR_GMP, BSR_L2, 0, blocks, 0, 1}));
 }
 
 TEST(GPUTest, UpdatesRefuseWhatTheProcessorRefuses) {
@@ -292,7 +304,7 @@ TEST(GPUTest, UpdatesRefuseWhatTheProcessorRefuses) {
     return "(" + std::to_string(block / 5) + ", " + std::to_string(block % 5) +
            ") of 'w" + std::to_string(p) + "', but got NaN";
   };
-  Rules rules(2, {BSR_RIGL, BSR_L1, 0.5, 0, 0});
+  Rules rules(2, {BSR_RIGL, BSR_L1, 0.5, 0, 0, 0});
   // Of a stored block a score that is NaN matters if blocks may return.
   bsr_pattern_view view = viewOf(pair.host, 1);
   std::vector<bool> isStored(15);
@@ -333,8 +345,8 @@ TEST(GPUTest, UpdatesRefuseWhatTheProcessorRefuses) {
     while (own.row_ptr[row + 1] <= 3)
       ++row;
     prepare();
-    pair.refuse({{BSR_SET, BSR_LINF, 0.5, 0, 0}, {BSR_SET, BSR_L2, 0, 0, 0}},
-                "expected numbers in block " +
-                    place(p, 5 * row + own.col_idx[3]));
+    pair.refuse(
+        {{BSR_SET, BSR_LINF, 0.5, 0, 0, 0}, {BSR_SET, BSR_L2, 0, 0, 0, 0}},
+        "expected numbers in block " + place(p, 5 * row + own.col_idx[3]));
   }
 }

@@ -217,6 +217,112 @@ TEST(PatternTest, OfTheLargestBlocksRefuses) {
   ASSERT_TRUE(before == contentsOf(session, step));
 }
 
+/// Scales the values of a matrix of `T` whose block row 0 and block column 1
+/// are empty, and whose block row 3 is full but for that column.
+template <typename T>
+static void checkFanIn(const char *type, int64_t blockRows, int64_t blockCols) {
+  const std::vector<std::vector<int32_t>> rows = {
+      {}, {0, 2}, {4}, {0, 2, 3, 4}};
+  constexpr int64_t slots = 9;
+  int64_t size = blockRows * blockCols;
+  Matrix m = {4 * blockRows, 5 * blockCols, blockRows, blockCols, slots, type};
+  Step step = load(makeManifest({m}));
+  for (bsr_fan_in fanIn :
+       {BSR_FAN_IN_DENSE, BSR_FAN_IN_ROWS, BSR_FAN_IN_COLUMNS}) {
+    Session session = start(step);
+    std::vector<int32_t> rowPtr = {0}, colIdx, slot;
+    for (auto &row : rows) {
+      colIdx.insert(colIdx.end(), row.begin(), row.end());
+      rowPtr.push_back(int32_t(colIdx.size()));
+    }
+    for (size_t k = 0; k < colIdx.size(); ++k)
+      slot.push_back(int32_t(slots - 1 - k)); // the first two are free
+    bsr_pattern_view view = {7,       rowPtr.data(), colIdx.data(), slot.data(),
+                             nullptr, nullptr,       nullptr};
+    require(bsr_session_set_pattern(session.get(), 0, &view));
+    std::vector<T> values(size_t(slots * size)), moments(values.size());
+    for (size_t i = 2 * size_t(size); i < values.size(); ++i)
+      values[i] = T(i) / T(8);
+    for (int64_t b : {0, 1})
+      require(bsr_session_write(session.get(), b, 0,
+                                int64_t(values.size() * sizeof(T)),
+                                values.data()));
+    ASSERT_TRUE(succeeds(bsr_session_scale_fan_in(session.get(), 0, fanIn)));
+    std::vector<T> found(values.size());
+    auto read = [&](int64_t b) {
+      require(bsr_session_read(session.get(), b, 0,
+                               int64_t(found.size() * sizeof(T)),
+                               found.data()));
+    };
+    read(1);
+    ASSERT_TRUE(found == values); // moments stay
+    read(0);
+    // As the definition has it: of an output's inputs, how many are stored.
+    size_t k = 0;
+    for (auto &row : rows)
+      for (int32_t col : row) {
+        int64_t column = 0;
+        for (auto &other : rows)
+          column += std::count(other.begin(), other.end(), col);
+        double all = double(fanIn == BSR_FAN_IN_ROWS ? m.cols : m.rows);
+        int64_t fanInStored = fanIn == BSR_FAN_IN_ROWS
+                                  ? int64_t(row.size()) * blockCols
+                                  : column * blockRows;
+        double factor = fanIn == BSR_FAN_IN_DENSE
+                            ? 1
+                            : std::sqrt(all / double(fanInStored));
+        for (int64_t i = 0; i < size; ++i) {
+          size_t at = size_t(slot[k] * size + i);
+          double want = factor * double(values[at]);
+          ASSERT_LE(std::fabs(double(found[at]) - want),
+                    want * std::numeric_limits<T>::epsilon());
+          values[at] = 0;
+          found[at] = 0;
+        }
+        ++k;
+      }
+    ASSERT_TRUE(found == values); // and free slots are zeros
+  }
+}
+
+TEST(PatternTest, ValuesOfTheStoredFanIn) {
+  for (auto [blockRows, blockCols] :
+       {std::pair<int64_t, int64_t>{1, 1}, {4, 2}, {16, 16}, {3, 5}}) {
+    checkFanIn<float>("f32", blockRows, blockCols);
+    checkFanIn<double>("f64", blockRows, blockCols);
+  }
+}
+
+// Of 16 bits: four times 1.5 is a number of both types.
+TEST(PatternTest, ValuesOfTheStoredFanInOfOtherTypes) {
+  for (const char *type : {"bf16", "f16"}) {
+    Matrix m = {8, 32, 4, 2, 2, type};
+    Step step = load(makeManifest({m}));
+    Session session = start(step);
+    ASSERT_TRUE(succeeds(bsr_session_make_pattern(session.get(), 0, 1)));
+    auto values = [&](const char *rule) {
+      require(initBuffer(session, 0, rule));
+      if (std::string(rule) == "constant(1.5)")
+        require(bsr_session_scale_fan_in(session.get(), 0, BSR_FAN_IN_ROWS));
+      std::vector<char> data(2 * 8 * 2);
+      require(bsr_session_read(session.get(), 0, 0, int64_t(data.size()),
+                               data.data()));
+      return data;
+    };
+    ASSERT_EQ(values("constant(1.5)"), values("constant(6)"));
+  }
+}
+
+TEST(PatternTest, FanInRefuses) {
+  Step step = loadFake();
+  Session session = start(step);
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
+  ASSERT_TRUE(fails(
+      bsr_session_scale_fan_in(session.get(), 0, bsr_fan_in(3)),
+      BSR_INVALID_ARGUMENT,
+      "expected a fan-in from 0 to 2, but got 3 for pattern 'state.p.w'"));
+}
+
 TEST(PatternTest, DensitiesByErdosRenyi) {
   // All matrices together have the density, each its share of rows + columns,
   // unless that is more than all of it.

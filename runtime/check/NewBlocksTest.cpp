@@ -106,7 +106,7 @@ TEST(NewBlocksTest, AreTheDefinition) {
           bsr_new_blocks rule = {values, state, std, 0, 0};
           for (double drop : {0.3, 1.0})
             compareUpdate(session, m, rule, std == 0 ? 0.5 : std, [&] {
-              bsr_pattern_update set = {BSR_SET, BSR_L1, drop, 0, 0};
+              bsr_pattern_update set = {BSR_SET, BSR_L1, drop, 0, 0, 0};
               require(bsr_session_update(session.get(), &set, 1));
             });
           // More come than go: the last ones take slots that were free.
@@ -162,7 +162,7 @@ TEST(NewBlocksTest, CountFromTheirFirst) {
     for (int64_t b : {1, 2})
       require(bsr_session_write(session.get(), b, 0, 4 * 24, ages.data()));
     std::map<Place, int32_t> old = Blocks(session, m, 0).slots;
-    bsr_pattern_update set = {BSR_SET, BSR_L1, 0.5, 0, 0};
+    bsr_pattern_update set = {BSR_SET, BSR_L1, 0.5, 0, 0, 0};
     ASSERT_TRUE(succeeds(bsr_session_update(session.get(), &set, 1)));
     int regrown = 0;
     for (auto &[place, slot] : Blocks(session, m, 0).slots) {
@@ -204,7 +204,7 @@ TEST(NewBlocksTest, BeginTheirRamp) {
     ASSERT_EQ(read(session, 1, 24)[size_t(slot)], 30);
   ASSERT_TRUE(succeeds(setNewBlocks(
       session, {BSR_VALUES_ZERO, BSR_STATE_KEPT, 0, /*own_steps=*/0, 30})));
-  bsr_pattern_update set = {BSR_SET, BSR_L1, 0.5, 0, 0};
+  bsr_pattern_update set = {BSR_SET, BSR_L1, 0.5, 0, 0, 0};
   ASSERT_TRUE(succeeds(bsr_session_update(session.get(), &set, 1)));
   int regrown = 0;
   for (auto &[place, slot] : Blocks(session, m, 0).slots) {

@@ -91,7 +91,7 @@ TEST(UpdateTest, ByTheCallerIsThatOfTheRuntime) {
         fill(*session, false);
       }
       std::vector<bsr_pattern_update> rules(matrices.size(),
-                                            {method, BSR_L1, drop, 0, 0});
+                                            {method, BSR_L1, drop, 0, 0, 0});
       ASSERT_TRUE(succeeds(
           bsr_session_update(own.get(), rules.data(), int64_t(rules.size()))));
       updateByCaller(other, matrices, drop, method);

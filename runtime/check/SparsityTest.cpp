@@ -79,7 +79,7 @@ TEST(SparsityTest, Keys) {
   Json group = Json::parse(defaults)[0],
        keys = Json::parse(bsr_sparsity_keys());
   ASSERT_EQ(keys.size(), group.size());
-  ASSERT_EQ(keys.size(), 23u);
+  ASSERT_EQ(keys.size(), 24u);
   size_t names = 0;
   for (const Json &key : keys) {
     ASSERT_EQ(key["default"], group[key["name"].get<std::string>()]);
@@ -101,7 +101,7 @@ TEST(SparsityTest, Keys) {
       ++names;
     }
   }
-  ASSERT_EQ(names, 49u);
+  ASSERT_EQ(names, 51u);
   ASSERT_EQ(std::string(bsr_sparsity_text(nullptr)), "");
   ASSERT_EQ(std::string(bsr_sparsity_options(nullptr)), "");
 }
@@ -202,7 +202,7 @@ TEST(SparsityTest, RefusesValues) {
     value(name, "\"a\\u0000b\"", text + "'a\\x00b'");
   }
   value("method", "\"snfs\"", "one of static, set, rigl, gmp, but got 'snfs'");
-  value("distribution", "\"er\"", "one of uniform, erk, but got 'er'");
+  value("distribution", "\"er\"", "one of uniform, erk, global, but got 'er'");
   value("init", "\"ones\"", "one of random, largest, file, but got 'ones'");
   value("schedule", "\"step\"",
         "one of cosine, linear, constant, but got "
@@ -261,6 +261,13 @@ TEST(SparsityTest, RefusesTogether) {
   refuses(R"({"initial_density": 0.5})",
           start + "initial_density' to be left out for another method than "
                   "gmp, but got 0.5");
+  refuses(R"({"distribution": "global"})",
+          start + "distribution' to be uniform or erk for another method than "
+                  "gmp, which ranks the blocks of several weights, but got "
+                  "global");
+  refuses(R"({"init": "largest", "fan_in": "rows"})",
+          start + "fan_in' to be dense for init largest, whose values are "
+                  "those of dense weights, but got rows");
   refuses(R"({"new_std": 0.5})",
           start + "new_std' to be left out unless new_values is random, but "
                   "got 0.5");
@@ -284,6 +291,53 @@ TEST(SparsityTest, RefusesTogether) {
   refuses(R"({"dist_type": "erk"})",
           start + "density' to have a value to distribute by erk, but got "
                   "none");
+}
+
+TEST(SparsityTest, GlobalDensities) {
+  // Blocks of all matrices of the group but a frozen one, one with a density of
+  // its own, and one whose pattern stays: 64 and 16 of 256 and 64.
+  std::vector<bsr_sparse_weight> weights = {
+      {"a", 32, 32, 2, 2, 256, 0, 0, 0},
+      {"b", 16, 16, 2, 2, 64, 0, 0, 0},
+      {"own", 16, 16, 2, 2, 64, 0, 0, 0},
+      {"cold", 16, 16, 2, 2, 64, 0, 1, 0},
+      {"still", 16, 16, 2, 2, 64, 1, 0, 0}};
+  Updates updates =
+      plan(read(R"({"method": "gmp", "density": 0.25, "distribution": "global",
+    "initial_density": 0.5, "densities": {"own": 0.125}, "every": 10,
+    "end": 20, "score": "linf"})"),
+           40, weights);
+  for (int64_t i : {0, 1, 3})
+    ASSERT_EQ(ruleOf(updates, i).density, 0.25);
+  ASSERT_EQ(ruleOf(updates, 0).blocks, 128);
+  for (int64_t step : {10, 20}) {
+    auto due = dueOf(updates, step, weights.size());
+    double density = bsr_gmp_density(0.5, 0.25, double(step) / 20);
+    for (size_t i : {0u, 1u}) {
+      ASSERT_EQ(int(due[i].method), int(BSR_GMP));
+      ASSERT_EQ(int(due[i].norm), int(BSR_LINF));
+      ASSERT_EQ(due[i].together, 1);
+      ASSERT_EQ(due[i].blocks, bsr_density_blocks(density, 320));
+    }
+    ASSERT_EQ(due[2].together, 0);
+    ASSERT_EQ(
+        due[2].blocks,
+        bsr_density_blocks(bsr_gmp_density(0.5, 0.125, double(step) / 20), 64));
+    for (size_t i : {3u, 4u})
+      ASSERT_EQ(int(due[i].method), int(BSR_STATIC));
+  }
+  const char *global = R"({"method": "gmp", "density": 0.25, "every": 10,
+    "distribution": "global"})";
+  weights[1].block_cols = 4;
+  refusesPlan(global, weights,
+              "expected blocks of one size in the group 'sparsity' with "
+              "distribution global, but got 2x2 of 'a' and 2x4 of 'b'");
+  weights[1] = {"b", 16, 16, 0, 0, 0, 0, 0, 0};
+  refusesPlan(
+      global, weights,
+      "expected configuration key 'sparsity.distribution' to be uniform "
+      "or erk where processes have parts of the weights, but got global "
+      "for 'b'");
 }
 
 TEST(SparsityTest, Arguments) {
@@ -374,7 +428,7 @@ TEST(SparsityTest, Rules) {
     "density": 0.25, "dist_type": "erk", "densities": {"own": 0.125},
     "method": "rigl", "every": 2, "score": "linf", "allow_return": true,
     "new_values": "random", "new_std": 0.25, "new_state": "kept",
-    "init": "file", "file": "p/{name}-{name}"}])"),
+    "init": "file", "file": "p/{name}-{name}", "fan_in": "columns"}])"),
                          40, weights);
   int64_t rows[] = {8, 16, 16}, cols[] = {8, 8, 16};
   double densities[3];
@@ -395,6 +449,7 @@ TEST(SparsityTest, Rules) {
   ASSERT_EQ(int(rule.start.values), int(BSR_VALUES_RANDOM));
   ASSERT_EQ(int(rule.start.state), int(BSR_STATE_KEPT));
   ASSERT_EQ(rule.start.std, 0.25);
+  ASSERT_EQ(int(rule.fan_in), int(BSR_FAN_IN_COLUMNS));
   for (int64_t none : {4, 5}) {
     ASSERT_EQ(ruleOf(updates, none).group, -1);
     ASSERT_EQ(std::string(ruleOf(updates, none).file), "");
@@ -412,6 +467,7 @@ TEST(SparsityTest, Rules) {
   ASSERT_EQ(int(ruleOf(updates, 0).first), int(BSR_FIRST_LARGEST));
   ASSERT_EQ(ruleOf(updates, 0).blocks, BSR_MOST_BLOCKS);
   ASSERT_EQ(ruleOf(updates, 0).has_updates, 0);
+  ASSERT_EQ(int(ruleOf(updates, 0).fan_in), int(BSR_FAN_IN_DENSE));
 
   ASSERT_EQ(bsr_density_blocks(0, 100), 1);
   ASSERT_EQ(bsr_density_blocks(0.124, 100), 12);

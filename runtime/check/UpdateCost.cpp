@@ -77,7 +77,7 @@ static void print(int64_t block, double stepMilliseconds) {
     };
     auto update = [&](bsr_method method, double drop) {
       std::vector<bsr_pattern_update> updates(matrices.size(),
-                                              {method, BSR_L1, drop, 0, 0});
+                                              {method, BSR_L1, drop, 0, 0, 0});
       auto prepare = [&] {
         for (size_t i = 0; i < matrices.size(); ++i) // gmp: 2 % at a time
           updates[i].blocks =

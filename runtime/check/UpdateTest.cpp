@@ -33,7 +33,7 @@ static T *valuesOf(const Session &session, int64_t buffer) {
 
 /// An update by set, as `updatePatterns` does.
 static bsr_pattern_update setOf(double drop) {
-  return {BSR_SET, BSR_L1, drop, 0, 0};
+  return {BSR_SET, BSR_L1, drop, 0, 0, 0};
 }
 
 static float *scoresOf(const Session &session, const Step &step,
@@ -63,8 +63,8 @@ TEST(UpdateTest, OfEveryBlockSize) {
       Compared compared(session, matrices);
       compared.update({setOf(0.3)});
       compared.update({setOf(1)});
-      compared.update({{BSR_GMP, BSR_L2, 0, 5, 0}});
-      compared.update({{BSR_SET, BSR_LINF, 0.5, 0, 1}});
+      compared.update({{BSR_GMP, BSR_L2, 0, 5, 0, 0}});
+      compared.update({{BSR_SET, BSR_LINF, 0.5, 0, 1, 0}});
     }
 }
 
@@ -93,7 +93,8 @@ TEST(UpdateTest, DoesNotDependOnThreads) {
   Numbers numbers(8);
   Rules rules;
   for (size_t i = 0; i < matrices.size(); ++i)
-    rules.push_back({i % 2 ? BSR_SET : BSR_RIGL, BSR_L1, 0.4, 0, i % 3 == 0});
+    rules.push_back(
+        {i % 2 ? BSR_SET : BSR_RIGL, BSR_L1, 0.4, 0, i % 3 == 0, 0});
   Compared compared(session, matrices);
   for (int update = 0; update < 3; ++update) {
     ASSERT_TRUE(succeeds(bsr_session_run_scores(session.get())));
@@ -117,7 +118,7 @@ TEST(UpdateTest, ByScoresNeedsThoseOfTheLastRun) {
   Step step = load(makeManifest(matrices));
   Session session = start(step);
   ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
-  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0};
+  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0, 0};
   auto update = [&] { return bsr_session_update(session.get(), &rigl, 1); };
   auto run = [&] {
     ASSERT_TRUE(succeeds(bsr_session_run_scores(session.get())));
@@ -178,7 +179,7 @@ TEST(UpdateTest, ByScoresNeedsAStepWithScores) {
       fails(bsr_session_run_scores(session.get()), BSR_INVALID_ARGUMENT,
             "expected a step that was compiled with scores of blocks, but "
             "got 'fake', whose manifest has no score_norm"));
-  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0};
+  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0, 0};
   ASSERT_TRUE(
       fails(bsr_session_update(session.get(), &rigl, 1), BSR_INVALID_ARGUMENT,
             "expected a step that was compiled with scores of blocks, but "
@@ -197,7 +198,7 @@ TEST(UpdateTest, RefusesNaNScoresThatCount) {
   float *scores = scoresOf(session, step, 0);
   scores[13] = std::nanf(""); // of the stored block (3, 1)
   std::string before = contentsOf(session, step);
-  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.25, 0, 1};
+  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.25, 0, 1, 0};
   ASSERT_TRUE(
       fails(bsr_session_update(session.get(), &rigl, 1), BSR_NOT_A_NUMBER,
             "expected a number as the score of block (3, 1) of 'w0', but "
@@ -222,13 +223,13 @@ TEST(UpdateTest, RefusesRulesOutOfRange) {
     ASSERT_TRUE(fails(bsr_session_update(session.get(), &rule, 1),
                       BSR_INVALID_ARGUMENT, what + " for pattern 'state.p.w'"));
   };
-  refuses({bsr_method(4), BSR_L1, 0, 0, 0},
+  refuses({bsr_method(4), BSR_L1, 0, 0, 0, 0},
           "expected a method from 0 to 3, but got 4");
-  refuses({BSR_SET, bsr_norm(7), 0, 0, 0},
+  refuses({BSR_SET, bsr_norm(7), 0, 0, 0, 0},
           "expected a norm from 0 to 3, but got 7");
-  refuses({BSR_SET, BSR_L1, 1.25, 0, 0},
+  refuses({BSR_SET, BSR_L1, 1.25, 0, 0, 0},
           "expected a drop fraction in [0, 1], but got 1.25");
-  refuses({BSR_GMP, BSR_L1, 0, -2, 0},
+  refuses({BSR_GMP, BSR_L1, 0, -2, 0, 0},
           "expected a number of blocks from 0, but got -2");
   bsr_pattern_update rule = setOf(0.5);
   ASSERT_TRUE(fails(bsr_session_update(session.get(), &rule, 2),
@@ -244,14 +245,83 @@ TEST(UpdateTest, AfterGradualPruningKeepsWhatIsLeft) {
   ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   Compared compared(session, matrices);
   for (int64_t blocks : {256, 255, 130, 130, 26}) {
-    compared.update({{BSR_GMP, BSR_L1, 0, blocks, 0}});
+    compared.update({{BSR_GMP, BSR_L1, 0, blocks, 0, 0}});
     ASSERT_EQ(viewOf(session).blocks, blocks);
   }
   compared.update({setOf(0.5)});
   ASSERT_EQ(viewOf(session).blocks, 26);
-  compared.update({{BSR_GMP, BSR_L1, 0, 0, 0}});
+  compared.update({{BSR_GMP, BSR_L1, 0, 0, 0, 0}});
   ASSERT_EQ(viewOf(session).blocks, 0);
   compared.update({setOf(1)});
+}
+
+TEST(UpdateTest, TogetherLeavesTheLargestOfAllMatrices) {
+  // The second has more blocks in its slots, the third one only; the last is
+  // of another group, whose blocks are of another size.
+  std::vector<Matrix> matrices = {
+      {12, 20, 2, 4, 20}, {16, 24, 2, 4, 48}, {2, 8, 2, 4, 1}, {9, 9, 3, 3, 9}};
+  Step step = load(makeManifest(matrices));
+  Numbers numbers(5);
+  int64_t apart = 0;
+  for (int round = 0; round < 40; ++round) {
+    Session session = start(step, uint64_t(round));
+    ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
+    Compared compared(session, matrices);
+    for (int64_t blocks : {69, 68, 51, 51, 20, 4, 1}) {
+      for (size_t p = 0; p < matrices.size(); ++p)
+        fillSmall(session, matrices[p], int64_t(p), numbers);
+      auto norm = bsr_norm(numbers.below(4));
+      bsr_pattern_update all = {BSR_GMP, norm, 0, blocks, 0, 2};
+      bsr_pattern_update last = {BSR_GMP, BSR_L1, 0, blocks, 0, 1};
+      compared.update({all, all, all, last});
+      int64_t left[3];
+      for (int64_t p : {0, 1, 2}) {
+        left[p] = viewOf(session, p).blocks;
+        ASSERT_GE(left[p], 1);
+      }
+      ASSERT_EQ(left[0] + left[1] + left[2], std::max<int64_t>(blocks, 3));
+      ASSERT_EQ(viewOf(session, 3).blocks, std::min<int64_t>(blocks, 9));
+      apart += std::abs(left[1] * 20 - left[0] * 48) > 48;
+    }
+  }
+  ASSERT_GT(apart, 10); // densities are not those of each matrix for itself
+}
+
+TEST(UpdateTest, RefusesUpdatesTogether) {
+  Step step = load(makeManifest({{8, 8, 2, 2, 16}, {8, 8, 2, 4, 8}}));
+  Session session = start(step);
+  ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
+  auto refuses = [&](bsr_pattern_update first, bsr_pattern_update second,
+                     const std::string &what) {
+    bsr_pattern_update rules[] = {first, second};
+    ASSERT_TRUE(fails(bsr_session_update(session.get(), rules, 2),
+                      BSR_INVALID_ARGUMENT, what));
+  };
+  bsr_pattern_update gmp = {BSR_GMP, BSR_L1, 0, 7, 0, 1};
+  refuses(gmp, gmp,
+          "expected blocks of one size to rank together, but got 2x2 of 'w0' "
+          "and 2x4 of 'w1'");
+  refuses({BSR_SET, BSR_L1, 0, 0, 0, 1}, gmp,
+          "expected 0 but for gmp, or a number above it, of updates together, "
+          "but got 1 for pattern 'w0'");
+  refuses({BSR_GMP, BSR_L1, 0, 7, 0, -1}, gmp,
+          "expected 0 but for gmp, or a number above it, of updates together, "
+          "but got -1 for pattern 'w0'");
+  Step alike = load(makeManifest({{8, 8, 2, 2, 16}, {4, 8, 2, 2, 8}}));
+  Session other = start(alike);
+  ASSERT_TRUE(succeeds(bsr_session_initialize(other.get())));
+  bsr_pattern_update rules[] = {gmp, {BSR_GMP, BSR_L2, 0, 7, 0, 1}};
+  ASSERT_TRUE(fails(bsr_session_update(other.get(), rules, 2),
+                    BSR_INVALID_ARGUMENT,
+                    "expected one norm and one number of blocks of updates "
+                    "together, but got 0 and 7 for 'w0', and 1 and 7 for "
+                    "'w1'"));
+  // A NaN of any of them is found before anything has changed.
+  valuesOf<float>(other, 9)[4] = std::nanf("");
+  rules[1] = gmp;
+  ASSERT_TRUE(fails(bsr_session_update(other.get(), rules, 2), BSR_NOT_A_NUMBER,
+                    "expected numbers in block (0, 1) of 'w1', but got NaN"));
+  ASSERT_EQ(viewOf(other, 0).blocks, 16);
 }
 
 TEST(UpdateTest, OfAFullMatrixWithReturnChangesNothing) {
@@ -261,7 +331,7 @@ TEST(UpdateTest, OfAFullMatrixWithReturnChangesNothing) {
   ASSERT_TRUE(succeeds(bsr_session_initialize(session.get())));
   std::string before = contentsOf(session, step);
   Compared compared(session, matrices);
-  bsr_pattern_update rule = {BSR_SET, BSR_L1, 1, 0, 1};
+  bsr_pattern_update rule = {BSR_SET, BSR_L1, 1, 0, 1, 0};
   compared.update({rule, rule});
   ASSERT_TRUE(before == contentsOf(session, step));
 }
@@ -279,7 +349,7 @@ TEST(UpdateTest, WithReturnChoosesEvenly) {
     ASSERT_TRUE(succeeds(bsr_session_set_pattern(session.get(), 0, &view)));
     for (int slot = 0; slot < 6; ++slot)
       valuesOf<float>(session, 0)[slot] = float(slot);
-    bsr_pattern_update rule = {BSR_SET, BSR_L1, 0.5, 0, 1};
+    bsr_pattern_update rule = {BSR_SET, BSR_L1, 0.5, 0, 1, 0};
     ASSERT_TRUE(succeeds(bsr_session_update(session.get(), &rule, 1)));
     for (auto &[place, slot] : Blocks(session, matrices[0], 0).slots)
       ++counts[4 * place.first + place.second];
@@ -364,7 +434,7 @@ static void checkNaN(const char *type, T nan, T infinity, T one) {
   ASSERT_TRUE(fails(updatePatterns(session, 0.5, nullptr), BSR_NOT_A_NUMBER,
                     "expected numbers in block (2, 0) of 'w1', but got NaN"));
   for (int norm = BSR_L1; norm <= BSR_MEAN; ++norm) {
-    bsr_pattern_update rule = {BSR_SET, bsr_norm(norm), 0.5, 0, 0};
+    bsr_pattern_update rule = {BSR_SET, bsr_norm(norm), 0.5, 0, 0, 0};
     Rules rules = {rule, rule};
     ASSERT_TRUE(fails(bsr_session_update(session.get(), rules.data(), 2),
                       BSR_NOT_A_NUMBER,

@@ -33,8 +33,9 @@ static const std::vector<GroupKey> &keys() {
        share},
       {"distribution",
        &Group::distribution,
-       "how density is distributed over the weights of the group",
-       {0, 0, {"uniform", "erk"}}},
+       "how density is distributed over the weights of the group; global, of "
+       "gmp: as the largest blocks of all of them are",
+       {0, 0, {"uniform", "erk", "global"}}},
       {"densities", &Group::densities,
        "densities of weights by regular expressions, apart from distribution",
        share},
@@ -51,6 +52,12 @@ static const std::vector<GroupKey> &keys() {
        "of init largest, a safetensors file with the weights under their "
        "names; of file, a pattern file, where {name} stands for the weight's "
        "name"},
+      {"fan_in",
+       &Group::fanIn,
+       "what the standard deviation of first values is for: all inputs of an "
+       "output, or those that are stored, of a matrix whose rows, or whose "
+       "columns, are outputs",
+       {0, 0, {"dense", "rows", "columns"}}},
       {"every", &Group::every, "steps between pattern updates; 0 for none"},
       {"updates", &Group::updates,
        "instead of every, how many updates, evenly from begin to the end"},
@@ -109,6 +116,7 @@ static const std::map<std::string, const char *> &aliases() {
       {"init_method", "init"},
       {"init.type", "init"},
       {"init.file", "file"},
+      {"init.fan_in", "fan_in"},
       {"drop_fraction", "drop"},
       {"drop_fraction.init", "drop"},
       {"drop_fraction.type", "schedule"},
@@ -316,6 +324,10 @@ static void check(const Group &group, const std::string &where) {
           "to have a value for init file, but got none");
   require(group.init != "random" || group.file.empty(), "init",
           "to be largest or file where there is a file, but got random");
+  require(group.init != "largest" || group.fanIn == "dense", "fan_in",
+          "to be dense for init largest, whose values are those of dense "
+          "weights, but got ",
+          group.fanIn);
   require(group.newStd == 0 || group.newValues == "random", "new_std",
           "to be left out unless new_values is random, but got ", group.newStd);
   require(group.newStep == "matrix" || group.newState == "first", "new_state",
@@ -323,6 +335,10 @@ static void check(const Group &group, const std::string &where) {
           group.newState);
   require(group.newRamp != 1 && group.newRamp <= 1 << 24, "new_ramp",
           "to be 0, or from 2 to ", 1 << 24, ", but got ", group.newRamp);
+  require(group.distribution != "global" || group.method == "gmp",
+          "distribution",
+          "to be uniform or erk for another method than gmp, which ranks the "
+          "blocks of several weights, but got global");
   require(group.distribution == "uniform" || group.density > 0, "density",
           "to have a value to distribute by erk, but got none");
 }

@@ -25,6 +25,7 @@ struct SparsityGroup {
   double initialDensity = 0;
   std::string init = "random";
   std::string file;
+  std::string fanIn = "dense";
 
   int64_t every = 0;
   int64_t updates = 0;

@@ -20,8 +20,9 @@ struct Weight {
   int64_t allBlocks;  // 0 of another process
   int64_t mostBlocks; // that slots allow
   bool isFrozen;
-  bsr_weight_rule rule = {-1,     0, 0, BSR_FIRST_RANDOM, "", BSR_STATIC,
-                          BSR_L1, 0, {}};
+  bool isShared; // whether its group has a density for all together
+  bsr_weight_rule rule = {-1,     0, 0,  BSR_FIRST_RANDOM, "", BSR_STATIC,
+                          BSR_L1, 0, {}, BSR_FAN_IN_DENSE};
 };
 } // namespace
 
@@ -40,7 +41,11 @@ struct bsr_updates {
   double lengthOf(const SparsityGroup &group) const;
   bool isDue(const SparsityGroup &group, int64_t step) const;
   double dropOf(const SparsityGroup &group, int64_t step) const;
+  double densityAt(const SparsityGroup &group, double first, double last,
+                   int64_t step) const;
   int64_t blocksOf(const Weight &weight, int64_t step) const;
+  int64_t blocksTogether(int64_t group, int64_t step) const;
+  void requireTogether(const bsr_sparse_weight *given) const;
 
   std::vector<SparsityGroup> groups;
   int64_t steps;
@@ -67,6 +72,10 @@ static bsr_first_blocks firstOf(const SparsityGroup &group) {
 
 static bsr_schedule scheduleOf(const SparsityGroup &group) {
   return enumOf<bsr_schedule>(group.schedule, {"constant", "linear", "cosine"});
+}
+
+static bsr_fan_in fanInOf(const SparsityGroup &group) {
+  return enumOf<bsr_fan_in>(group.fanIn, {"dense", "rows", "columns"});
 }
 
 static bsr_new_blocks startOf(const SparsityGroup &group) {
@@ -104,7 +113,7 @@ bsr_updates::bsr_updates(const bsr_sparsity &sparsity, int64_t steps,
                                      (weight.cols / weight.block_cols)
                                : 0;
     weights.push_back({weight.name, "", all, std::min(weight.slots, all),
-                       weight.is_frozen != 0});
+                       weight.is_frozen != 0, /*isShared=*/false});
     auto group = std::find_if(groups.begin(), groups.end(), [&](auto &group) {
       return matches(group.match, weight.name);
     });
@@ -128,6 +137,7 @@ bsr_updates::bsr_updates(const bsr_sparsity &sparsity, int64_t steps,
     distribute(i, given, members[i]);
   }
   requireSlots(given);
+  requireTogether(given);
   for (int64_t i = 0; i < count; ++i)
     if (weights[size_t(i)].rule.method == BSR_RIGL && given[i].slots &&
         !given[i].is_frozen && !given[i].has_scores)
@@ -180,13 +190,15 @@ void bsr_updates::distribute(size_t index, const bsr_sparse_weight *given,
             methodOf(group),
             scoreOf(group),
             group.every || group.updates,
-            startOf(group)};
+            startOf(group),
+            fanInOf(group)};
     auto own =
         ownDensity(group, groupName(index, groups.size()), given[member].name);
     if (own) {
       rule.density = *own;
       continue;
     }
+    weight.isShared = group.distribution == "global" && !weight.isFrozen;
     shared.push_back(&weight);
     rows.push_back(given[member].rows);
     cols.push_back(given[member].cols);
@@ -282,24 +294,74 @@ double bsr_updates::dropOf(const SparsityGroup &group, int64_t step) const {
                            double(step - group.begin) / period);
 }
 
+/// The density that gradual pruning from `first` to `last` has after `step`
+/// steps.
+double bsr_updates::densityAt(const SparsityGroup &group, double first,
+                              double last, int64_t step) const {
+  double length = std::floor(endOf(group)) - double(group.begin);
+  // Pruning that has no length is at its end.
+  double t = length > 0 ? double(step - group.begin) / length : 1;
+  return bsr_gmp_density(first, last, t);
+}
+
+/// How many blocks `weight` begins with.
+static int64_t firstBlocks(const Weight &weight) {
+  return weight.rule.blocks == BSR_MOST_BLOCKS ? weight.mostBlocks
+                                               : weight.rule.blocks;
+}
+
 /// How many blocks gradual pruning leaves of a weight after `step` steps.
 int64_t bsr_updates::blocksOf(const Weight &weight, int64_t step) const {
   if (!weight.allBlocks)
     return 0;
   const SparsityGroup &group = groups[size_t(weight.rule.group)];
-  double all = double(weight.allBlocks);
-  double first =
-      double(weight.rule.blocks == BSR_MOST_BLOCKS ? weight.mostBlocks
-                                                   : weight.rule.blocks);
-  double length = std::floor(endOf(group)) - double(group.begin);
-  // Pruning that has no length is at its end.
-  double t = length > 0 ? double(step - group.begin) / length : 1;
+  double first = double(firstBlocks(weight)) / double(weight.allBlocks);
+  return bsr_density_blocks(densityAt(group, first, weight.rule.density, step),
+                            weight.allBlocks);
+}
+
+/// How many it leaves of all weights of a group that share a density.
+int64_t bsr_updates::blocksTogether(int64_t index, int64_t step) const {
+  const SparsityGroup &group = groups[size_t(index)];
+  int64_t all = 0, first = 0;
+  for (const Weight &weight : weights)
+    if (weight.rule.group == index && weight.isShared) {
+      all += weight.allBlocks;
+      first += firstBlocks(weight);
+    }
   return bsr_density_blocks(
-      bsr_gmp_density(first / all, weight.rule.density, t), weight.allBlocks);
+      densityAt(group, double(first) / double(all), group.density, step), all);
+}
+
+/// Fails unless this process can rank the blocks of weights that share a
+/// density.
+void bsr_updates::requireTogether(const bsr_sparse_weight *given) const {
+  std::vector<int64_t> firsts(groups.size(), -1);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (!weights[i].isShared)
+      continue;
+    const bsr_sparse_weight &weight = given[i];
+    std::string name = groupName(size_t(weights[i].rule.group), groups.size());
+    if (!weight.slots)
+      fail("expected configuration key '", name,
+           ".distribution' to be uniform or erk where processes have parts of "
+           "the weights, but got global for '",
+           weight.name, "'");
+    int64_t &first = firsts[size_t(weights[i].rule.group)];
+    if (first < 0)
+      first = int64_t(i);
+    const bsr_sparse_weight &other = given[first];
+    if (weight.block_rows != other.block_rows ||
+        weight.block_cols != other.block_cols)
+      fail("expected blocks of one size in the group '", name,
+           "' with distribution global, but got ", other.block_rows, "x",
+           other.block_cols, " of '", other.name, "' and ", weight.block_rows,
+           "x", weight.block_cols, " of '", weight.name, "'");
+  }
 }
 
 bsr_pattern_update bsr_updates::due(int64_t step, const Weight &weight) const {
-  bsr_pattern_update due = {BSR_STATIC, BSR_L1, 0, 0, 0};
+  bsr_pattern_update due = {BSR_STATIC, BSR_L1, 0, 0, 0, 0};
   if (weight.rule.group < 0 || weight.isFrozen)
     return due;
   const SparsityGroup &group = groups[size_t(weight.rule.group)];
@@ -307,7 +369,10 @@ bsr_pattern_update bsr_updates::due(int64_t step, const Weight &weight) const {
     return due;
   due.method = weight.rule.method;
   due.norm = weight.rule.score;
-  if (due.method == BSR_GMP) {
+  if (weight.isShared) {
+    due.together = int32_t(weight.rule.group + 1);
+    due.blocks = blocksTogether(weight.rule.group, step);
+  } else if (due.method == BSR_GMP) {
     due.blocks = blocksOf(weight, step);
   } else {
     due.drop = dropOf(group, step);

@@ -100,9 +100,12 @@ struct bsr_session {
   void setPattern(int64_t pattern, const bsr_pattern_view &view);
   void takeLargest(int64_t pattern, int64_t blocks, bsr_norm norm,
                    bsr_type type, const void *dense);
+  void scaleFanIn(int64_t pattern, bsr_fan_in fanIn);
   void requirePattern(int64_t pattern, const bsr_pattern_view &view) const;
   void checkPatterns() const;
   void updatePatterns(const bsr_pattern_update *updates);
+  /// Gives each matrix of updates together the blocks that it keeps.
+  void shareBlocks(std::vector<bsr_pattern_update> &updates) const;
   void setNewBlocks(int64_t pattern, bsr_new_blocks start);
   void replacePatterns(const bsr_replacement *replacements, int64_t count);
 

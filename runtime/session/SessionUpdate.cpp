@@ -7,6 +7,7 @@
 #include "UpdateThreads.h"
 #include "base/Status.h"
 #include "pattern/BlockNorm.h"
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 
@@ -27,6 +28,10 @@ static void checkRule(const bsr_session &session, int64_t index,
     refuse("expected a drop fraction in [0, 1], but got ", rule.drop);
   if (rule.method == BSR_GMP && rule.blocks < 0)
     refuse("expected a number of blocks from 0, but got ", rule.blocks);
+  if (rule.together && (rule.together < 0 || rule.method != BSR_GMP))
+    refuse("expected 0 but for gmp, or a number above it, of updates together, "
+           "but got ",
+           rule.together);
   if (rule.method == BSR_RIGL)
     session.requireScores(pattern);
 }
@@ -124,11 +129,19 @@ void bsr_session::updateOnDevice(const bsr_pattern_update *updates) {
   });
 }
 
-void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
+void bsr_session::updatePatterns(const bsr_pattern_update *given) {
   // Whatever can fail does so before the first change.
   for (size_t i = 0; i < manifest().patterns.size(); ++i)
     if (!manifest().patterns[i].isStatic)
-      checkRule(*this, int64_t(i), updates[i]);
+      checkRule(*this, int64_t(i), given[i]);
+  const bsr_pattern_update *updates = given;
+  std::vector<bsr_pattern_update> shared;
+  if (std::any_of(given, given + manifest().patterns.size(),
+                  [](const auto &update) { return update.together != 0; })) {
+    shared.assign(given, given + manifest().patterns.size());
+    shareBlocks(shared);
+    updates = shared.data();
+  }
   int64_t areas = Memory::areasTaken(), steps = stepsLoaded();
   if (device.isHost())
     updateOnHost(updates);

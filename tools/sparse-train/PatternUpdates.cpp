@@ -75,6 +75,11 @@ void PatternUpdates::initialize(Session &session,
   }
 }
 
+void PatternUpdates::scaleFirstValues(Session &session) const {
+  for (const Weight &weight : weights)
+    session.scaleFanIn(weight.pattern, weight.rule.fan_in);
+}
+
 void PatternUpdates::startBlocks(Session &session) const {
   for (const Weight &weight : weights)
     if (!weight.isFrozen)

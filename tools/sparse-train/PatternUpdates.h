@@ -27,6 +27,9 @@ public:
   /// weights for which no file is named are those of `values`.
   void initialize(Session &session, const FirstValues &values) const;
 
+  /// Scales the first values, which are there, for the fan-in that is stored.
+  void scaleFirstValues(Session &session) const;
+
   /// Says what blocks begin with that updates regrow.
   void startBlocks(Session &session) const;
 

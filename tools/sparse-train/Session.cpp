@@ -156,6 +156,10 @@ void Session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
                                  dense.data()));
 }
 
+void Session::scaleFanIn(int64_t index, bsr_fan_in fanIn) {
+  check(bsr_session_scale_fan_in(session.get(), index, fanIn));
+}
+
 void Session::update(const std::vector<bsr_pattern_update> &updates) {
   check(bsr_session_update(session.get(), updates.data(),
                            int64_t(updates.size())));

@@ -74,6 +74,8 @@ public:
   void setPattern(int64_t index, const bsr_pattern_view &view);
   void takeLargest(int64_t index, int64_t blocks, bsr_norm norm, bsr_type type,
                    const std::string &dense);
+  /// Scales the first values of a weight for the fan-in that is stored.
+  void scaleFanIn(int64_t index, bsr_fan_in fanIn);
   /// Says what blocks begin with that updates of the pattern regrow.
   void setNewBlocks(int64_t index, const bsr_new_blocks &start);
   void run();

@@ -250,6 +250,7 @@ private:
     session.initialize();
     patternUpdates.initialize(session, values);
     values.write(session);
+    patternUpdates.scaleFirstValues(session);
     // Those of a stage make the same, of the same seed.
     if (place.stages == 1)
       ranks.copyState(session);

@@ -43,6 +43,8 @@ class Linear(eqx.Module):  # type: ignore[misc]
       out_features: of `y`.
       block: the size of blocks, or their rows (of outputs) and columns (of inputs).
       density: the share of blocks that is stored, above 0, at most 1.
+      fan_in: of which inputs first values are, all (`dense`) or the stored ones (`rows`), as
+        of `nn.init`.
       use_bias: whether to add one.
       dtype: float32, float64, bfloat16 or float16; by default that of JAX's numbers.
       key: of the pattern, the values and the bias.
@@ -71,6 +73,7 @@ class Linear(eqx.Module):  # type: ignore[misc]
         *,
         block: int | tuple[int, int] = 16,
         density: float = 0.1,
+        fan_in: Literal["dense", "rows"] = "dense",
         use_bias: bool = True,
         dtype: Any = None,
         key: Any,
@@ -79,7 +82,7 @@ class Linear(eqx.Module):  # type: ignore[misc]
         keys = jax.random.split(key, 3)
         dtype = jnp.result_type(float) if dtype is None else dtype
         self.pattern = nn.random_pattern(keys[0], shape, block=block, density=density)
-        self.values = nn.init(keys[1], self.pattern, dtype)
+        self.values = nn.init(keys[1], self.pattern, dtype, fan_in=fan_in)
         self.bias = None
         if use_bias:
             self.bias = jax.random.uniform(keys[2], shape[:1], dtype, -bound, bound)

@@ -48,6 +48,8 @@ class Linear(nnx.Module):  # type: ignore[misc]
       out_features: of `y`.
       block: the size of blocks, or their rows (of outputs) and columns (of inputs).
       density: the share of blocks that is stored, above 0, at most 1.
+      fan_in: of which inputs first values are, all (`dense`) or the stored ones (`rows`), as
+        of `nn.init`.
       use_bias: whether to add one.
       dtype: of the computation; by default that of `x` and the parameters together.
       param_dtype: of the parameters: float32, float64, bfloat16 or float16.
@@ -72,6 +74,7 @@ class Linear(nnx.Module):  # type: ignore[misc]
         *,
         block: int | tuple[int, int] = 16,
         density: float = 0.1,
+        fan_in: Literal["dense", "rows"] = "dense",
         use_bias: bool = True,
         dtype: Any = None,
         param_dtype: Any = jnp.float32,
@@ -82,7 +85,7 @@ class Linear(nnx.Module):  # type: ignore[misc]
         self.shape, self.block, self.slots = pattern.shape, pattern.block, pattern.slots
         self.indices = BlockPattern(pattern.indices)
         self.updates = BlockPattern(pattern.updates)
-        self.values = nnx.Param(nn.init(rngs.params(), pattern, param_dtype))
+        self.values = nnx.Param(nn.init(rngs.params(), pattern, param_dtype, fan_in=fan_in))
         bias = nnx.Param(jnp.zeros(out_features, param_dtype)) if use_bias else None
         self.bias = nnx.data(bias)
         self.scores = nnx.data(None)

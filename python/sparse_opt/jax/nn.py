@@ -177,14 +177,37 @@ def _type_of(dtype: Any) -> str:
 
 
 @_given.options()
-def init(key: Any, pattern: Pattern, dtype: Any = jnp.float32) -> jax.Array:
-    """Returns first values, uniform within `1 / sqrt(inputs)`."""
+def init(
+    key: Any,
+    pattern: Pattern,
+    dtype: Any = jnp.float32,
+    *,
+    fan_in: Literal["dense", "rows"] = "dense",
+) -> jax.Array:
+    """Returns first values, uniform within `1 / sqrt(inputs)`; with `fan_in='rows'` within
+    one over the root of the inputs that a block row stores (docs/sparsity.md)."""
     _require_pattern(pattern)
+    is_stored = _products.is_stored_fan_in(fan_in)
     if not _type_of(dtype):
         raise _given.refusal(f"values of {', '.join(_TYPES)}", dtype)
     bound = pattern.shape[1] ** -0.5
     shape = (pattern.slots, *pattern.block)
-    return jax.random.uniform(key, shape, dtype, -bound, bound)
+    values = jax.random.uniform(key, shape, dtype, -bound, bound)
+    if is_stored:
+        values = (values * _fan_in_factors(pattern)[:, None, None]).astype(dtype)
+    return values
+
+
+def _fan_in_factors(pattern: Pattern) -> Any:
+    matrix, dtype = pattern._matrix("f32"), jnp.result_type(float)
+
+    def factors(indices: Any) -> Any:
+        return matrix.fan_in_factors(np.asarray(indices)).astype(dtype)
+
+    if not isinstance(pattern.indices, jax.core.Tracer):
+        return jnp.asarray(factors(pattern.indices))
+    result = jax.ShapeDtypeStruct((pattern.slots,), dtype)  # type: ignore[no-untyped-call]
+    return jax.pure_callback(factors, result, pattern.indices, vmap_method="sequential")
 
 
 def to_dense(values: Any, pattern: Pattern) -> jax.Array:

@@ -45,6 +45,7 @@ class Convolution(Linear):
         block: int | tuple[int, int] = 16,
         density: float = 0.1,
         pattern: Literal["random"] | Tensor | np.ndarray[Any, Any] = "random",
+        fan_in: Literal["dense", "rows"] = "dense",
         activation: Literal["", "relu", "gelu", "gelu_tanh", "silu"] = "",
         dtype: torch.dtype | None = None,
         device: Any = None,
@@ -60,7 +61,7 @@ class Convolution(Linear):
             padding = self._sizes("padding", padding, 0)
         super().__init__(
             in_channels * math.prod(kernel_size), out_channels, bias, block=block, density=density,
-            pattern=pattern, activation=activation, dtype=dtype, device=device,
+            pattern=pattern, fan_in=fan_in, activation=activation, dtype=dtype, device=device,
         )  # fmt: skip
         self.in_channels, self.out_channels = in_channels, self.out_features
         self.kernel_size, self.stride, self.dilation = kernel_size, stride, dilation
@@ -160,7 +161,7 @@ class Conv1d(Convolution):
       out_channels: of the result.
       kernel_size, stride, padding, dilation: as of `torch.nn.Conv1d`, a number or one for each
         dimension; what is padded is zeros.
-      bias, density, pattern, activation, dtype, device: as of `Linear`.
+      bias, density, pattern, fan_in, activation, dtype, device: as of `Linear`.
       block: the size of blocks, or their rows (of channels out) and columns (of channels in
         times places of a window).
 

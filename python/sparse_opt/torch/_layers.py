@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sparse_opt import _activations, _given, _library
+from sparse_opt import _activations, _given, _library, _products
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._products import Matrix
 from sparse_opt.torch import _gpu, _linear, _lookup, _private, _sharded
@@ -220,6 +220,8 @@ class Linear(Blocks):
       density: the share of blocks that is stored, above 0, at most 1.
       pattern: which blocks are stored: `random`, by PyTorch's generator, or a mask of
         `[out_features / rows, in_features / columns]`, whose entries are true for these.
+      fan_in: whether values begin as those of all inputs (`dense`), or of those that a block
+        row stores (`rows`; docs/sparsity.md): sqrt(blocks / stored blocks) times as large.
       activation: a function of the result, which the kernel of the product computes, as it
         does its gradient: `relu`, `gelu`, `gelu_tanh` (the approximation by a hyperbolic
         tangent) or `silu`.
@@ -238,6 +240,8 @@ class Linear(Blocks):
       StepError: an argument is of a wrong type or value; blocks do not divide the weight.
     """
 
+    fan_in = "dense"  # of layers that were pickled without
+
     @_given.options()
     def __init__(
         self,
@@ -248,6 +252,7 @@ class Linear(Blocks):
         block: int | tuple[int, int] = 16,
         density: float = 0.1,
         pattern: Literal["random"] | Tensor | np.ndarray[Any, Any] = "random",
+        fan_in: Literal["dense", "rows"] = "dense",
         activation: Literal["", "relu", "gelu", "gelu_tanh", "silu"] = "",
         dtype: torch.dtype | None = None,
         device: Any = None,
@@ -257,11 +262,12 @@ class Linear(Blocks):
                 f"expected an activation of {', '.join(_activations.NAMES)}, but got"
                 f" {activation!r}"
             )
+        _products.is_stored_fan_in(fan_in)
         in_features = _given.size("in_features", in_features)
         out_features = _given.size("out_features", out_features)
         super().__init__((out_features, in_features), block, density, pattern, dtype, device)
         self.in_features, self.out_features = in_features, out_features
-        self.activation = activation
+        self.activation, self.fan_in = activation, fan_in
         if _given.flag("bias", bias):
             self.bias = torch.nn.Parameter(
                 torch.empty(out_features, dtype=self.weight.dtype, device=self.weight.device)
@@ -271,12 +277,22 @@ class Linear(Blocks):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Begins again, as `torch.nn.Linear` does."""
+        """Begins again, as `torch.nn.Linear` does, and for `fan_in`."""
         bound = 1 / math.sqrt(self.in_features)
         with torch.no_grad():
             self.weight.uniform_(-bound, bound)
             if self.bias is not None:
                 self.bias.uniform_(-bound, bound)
+        self.scale_fan_in()
+
+    @torch.no_grad()
+    def scale_fan_in(self) -> None:
+        """Makes values that were drawn for all inputs those of `fan_in`."""
+        if _products.is_stored_fan_in(self.fan_in):
+            factors = torch.from_numpy(self.matrix.fan_in_factors(_gpu.host(self.pattern)))
+            values = _sharded.whole(self.weight)
+            scaled = values.double() * factors.to(values.device)[:, None, None]
+            _sharded.take_whole(self.weight, scaled.to(values.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         if not isinstance(x, Tensor):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from sparse_opt import _given, _library, _marks, _say
+from sparse_opt import _given, _library, _marks, _products, _say
 from sparse_opt._errors import StepError
 from sparse_opt._marks import Mark, Marks
 from sparse_opt.torch import _convolutions, _fusion, _linear, _updates
@@ -48,9 +48,11 @@ def _is_conv1d(module: torch.nn.Module) -> bool:
     return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
 
 
-def _sparse(dense: Any, block: tuple[int, int], density: float, pattern: Any) -> Blocks:
-    """Returns a layer with the stored blocks of a dense one, and its bias itself; blocks and
-    a mask are those of the weight as it lies there."""
+def _sparse(
+    dense: Any, block: tuple[int, int], density: float, pattern: Any, fan_in: Any
+) -> Blocks:
+    """Returns a layer with the stored blocks of a dense one, for `fan_in`, and its bias
+    itself; blocks and a mask are those of the weight as it lies there."""
     is_transposed = _is_conv1d(dense)
     weight = dense.weight.detach().flatten(1)
     if is_transposed:
@@ -66,8 +68,8 @@ def _sparse(dense: Any, block: tuple[int, int], density: float, pattern: Any) ->
         )  # fmt: skip
     else:
         options: dict[str, Any] = {
-            "block": block, "density": density, "pattern": pattern, "dtype": weight.dtype,
-            "device": weight.device,
+            "block": block, "density": density, "pattern": pattern, "fan_in": fan_in,
+            "dtype": weight.dtype, "device": weight.device,
         }  # fmt: skip
         if type(dense) in _convolutions.KINDS:
             layer = _convolutions.of_dense(dense, **options)
@@ -77,6 +79,8 @@ def _sparse(dense: Any, block: tuple[int, int], density: float, pattern: Any) ->
             layer.bias = dense.bias
     layer.is_transposed = is_transposed
     layer.take_dense(weight)
+    if isinstance(layer, Linear):
+        layer.scale_fan_in()
     layer.weight.requires_grad_(dense.weight.requires_grad)
     return layer.train(dense.training)
 
@@ -147,6 +151,7 @@ def sparsify(
     marks: Marks,
     pattern: Pattern | Mapping[str, Any] = "random",
     *,
+    fan_in: Literal["dense", "rows"] = "dense",
     fuse_activations: bool = False,
 ) -> torch.nn.Module:
     """Puts block-sparse layers into a model in place of its `torch.nn.Linear`,
@@ -168,6 +173,9 @@ def sparsify(
         divides stays dense.
       pattern: `random`, `largest` (the blocks of the largest L1 norms), or masks by the
         names of weights.
+      fan_in: whether values stay those of the dense layers, which were drawn for all inputs,
+        or become those for the inputs that a block row stores (`rows`; docs/sparsity.md),
+        of linear layers whose values were never trained.
       fuse_activations: whether layers compute the activations that are applied to their
         results and to nothing else, as the source of a module's `forward` shows: ReLU, GELU
         and SiLU of PyTorch and of transformers. A module that returns what it is given takes
@@ -184,10 +192,14 @@ def sparsify(
         raise _given.refusal(
             "the pattern 'random', 'largest' or masks by the names of weights", pattern
         )
+    if _products.is_stored_fan_in(fan_in) and pattern == "largest":
+        raise _given.refusal("fan_in 'dense' for the largest blocks of a trained layer", fan_in)
     left: list[str] = []
     split = _split_attention(model, rules, left)
     try:
         found = _find(model, rules, pattern, left)
+        if fan_in != "dense":
+            _require_linear(found)
     except StepError:
         for module, name, attention in split:
             setattr(module, name, attention)
@@ -199,7 +211,7 @@ def sparsify(
         if known is None:
             first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
             assert rule.block is not None and rule.density is not None
-            known = _sparse(child, rule.block, rule.density, first)
+            known = _sparse(child, rule.block, rule.density, first, fan_in)
             if twin := made.get(id(child.weight)):
                 # One weight of two layers, which have biases of their own.
                 known.weight, known.pattern = twin.weight, twin.pattern
@@ -226,6 +238,16 @@ def sparsify(
         + (f"; dense as they are: {', '.join(left[:5])}" if left else "")
     )
     return model
+
+
+def _require_linear(found: Sequence[_Found]) -> None:
+    """Raises `StepError` for a layer whose outputs have no fan-in."""
+    for *_, child, weight, _ in found:
+        if isinstance(child, torch.nn.Embedding):
+            raise StepError(
+                f"expected linear layers for fan_in 'rows', but got the embedding '{weight}', whose"
+                " rows are looked up: sparsify it by a call of its own"
+            )
 
 
 def _note_ties(model: torch.nn.Module) -> None:

@@ -34,7 +34,7 @@ class Sparsity:
 
     Args:
       model: whose layers have the patterns that they begin with: sparsify chooses these,
-        not the keys `init` and `file`.
+        not the keys `init`, `file` and `fan_in`.
       optimizer: or several, which hold their weights.
       groups: groups, or what a configuration has under `sparsity`. The first that matches
         a weight's name has it.
@@ -53,8 +53,8 @@ class Sparsity:
     A copy has copies of model and optimizers: copy or pickle the three together.
 
     Raises:
-      StepError: a value is none of its key, a group matches no weight or has `init` or
-        `file`, a layer does not begin with as many blocks as its group says, or `new_step`
+      StepError: a value is none of its key, a group matches no weight or has `init`, `file`
+        or `fan_in`, a layer does not begin with as many blocks as its group says, or `new_step`
         or `new_ramp` are not for this optimizer.
     """
 
@@ -83,12 +83,18 @@ class Sparsity:
             )
         rules = Rules(groups)
         for name, group in rules.named():
-            for key in ("init", "file"):
+            for key in ("init", "file", "fan_in"):
                 if (value := getattr(group, key)) != getattr(Group(), key):
                     raise StepError(
                         f"expected configuration key '{name}.{key}' to be left out for layers,"
-                        f" but got '{value}': sparsify chooses the blocks that they begin with"
+                        f" but got '{value}': sparsify chooses what they begin with"
                     )
+            if isinstance(group.method, Method) and group.method.score_steps > 1:
+                raise StepError(
+                    f"expected a method with score_steps 1 for layers, but got"
+                    f" {type(group.method).__name__} with {group.method.score_steps}:"
+                    " nn.keep_gradients(model) in front of several backward passes adds these up"
+                )
             for key in ("new_values", "new_std", "new_state", "new_step", "new_ramp"):
                 if (value := getattr(group, key)) != getattr(Group(), key):
                     raise StepError(

@@ -61,6 +61,24 @@ BSR_API bsr_status bsr_session_take_largest(bsr_session *session,
                                             bsr_norm norm, bsr_type type,
                                             const void *dense);
 
+/// Which entries an output of a matrix adds up: its fan-in.
+typedef enum bsr_fan_in {
+  BSR_FAN_IN_DENSE = 0,  // all, stored or not
+  BSR_FAN_IN_ROWS = 1,   // the stored ones of its row: [outputs, inputs]
+  BSR_FAN_IN_COLUMNS = 2 // the stored ones of its column: [inputs, outputs]
+} bsr_fan_in;
+
+/// Gives the values of a weight, which were made for the dense fan-in, the
+/// standard deviation that is right for the stored one (Evci et al. 2022):
+/// multiplies those of block row r, which stores n of its c blocks, by
+/// sqrt(c / n); of BSR_FAN_IN_COLUMNS, those of block columns likewise.
+/// Products are rounded once, to the type of the weight. Rows without a block
+/// have no values, and BSR_FAN_IN_DENSE changes nothing. To be called once,
+/// when values and first pattern are there. Fails for a static pattern, which
+/// no rule is for.
+BSR_API bsr_status bsr_session_scale_fan_in(bsr_session *session,
+                                            int64_t pattern, bsr_fan_in fan_in);
+
 /// Validates every invariant of `view` and makes it the pattern. The column
 /// view may be left out (all three pointers null): it is then built; `slot` may
 /// be null for slots 0, 1, ... row by row. Values are left as they are, but
@@ -118,6 +136,8 @@ typedef struct bsr_pattern_update {
   int64_t blocks;       // of gmp: how many blocks to leave
   int32_t allow_return; // of set and rigl: 1 if a block may be pruned and
                         // regrown by the same update: it then stays as it is
+  int32_t together; // of gmp: 0, or a number that updates of several matrices
+                    // share: `blocks` is then how many to leave in all of them
 } bsr_pattern_update;
 
 /// The first values of a block that an update regrows.
@@ -161,6 +181,10 @@ BSR_API bsr_status bsr_session_set_new_blocks(bsr_session *session,
 /// In each matrix of n stored blocks whose pattern is not static:
 ///   1. k = floor(drop * n + 1/2), and, unless blocks may return, at most the
 ///      number of absent blocks; of gmp, k = n - blocks, or 0 if that is less;
+///      of updates together, k is how many of the matrix are among the lowest
+///      norms of all their matrices, of equal ones those of the first matrix
+///      and there the first blocks, that go until `blocks` are left. The block
+///      of a matrix that would go last stays. Their blocks are of one size;
 ///   2. prune the k blocks whose weights have the lowest norm, of equal ones
 ///      the first; norms are summed in f64 in a fixed order;
 ///   3. choose k of the blocks that were absent before the update, or, if
@@ -173,9 +197,10 @@ BSR_API bsr_status bsr_session_set_new_blocks(bsr_session *session,
 ///      says one, else zero, unless `bsr_session_set_new_blocks` says
 ///      otherwise; slots that are left over become zero;
 ///   5. rebuild the index views by counting sort, in O(n + rows + cols).
-/// Nothing is allocated and no other value moves. The result does not depend on
-/// the number of threads. A NaN weight, or a NaN score of a block that may be
-/// regrown, is an error that names the matrix and the block.
+/// Nothing is allocated, but for updates together, and no other value moves.
+/// The result does not depend on the number of threads. A NaN weight, or a NaN
+/// score of a block that may be regrown, is an error that names the matrix and
+/// the block.
 BSR_API bsr_status bsr_session_update(bsr_session *session,
                                       const bsr_pattern_update *updates,
                                       int64_t count);

@@ -106,6 +106,8 @@ typedef struct bsr_weight_rule {
   bsr_norm score;       // what blocks are ranked by
   int32_t has_updates;  // 1 if the group says when, with `every` or `updates`
   bsr_new_blocks start; // what regrown blocks begin with
+  bsr_fan_in fan_in;    // by which first values are scaled:
+                        // bsr_session_scale_fan_in
 } bsr_weight_rule;
 
 /// The rule of weight `index`.
@@ -114,7 +116,9 @@ BSR_API bsr_status bsr_updates_rule(const bsr_updates *updates, int64_t index,
 
 /// Writes to `due` what is due after `step` steps for each weight, in their
 /// order, `count` in all, as bsr_session_update takes it: BSR_STATIC where
-/// nothing is. Of a weight of another process, gmp leaves 0 `blocks` here.
+/// nothing is. Of a weight of another process, gmp leaves 0 `blocks` here. Of
+/// weights of a group with distribution global, `together` is the group's index
+/// and 1, and `blocks` is how many gmp leaves in all of them.
 BSR_API bsr_status bsr_updates_due(const bsr_updates *updates, int64_t step,
                                    int64_t count, bsr_pattern_update *due);
 

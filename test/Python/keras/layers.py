@@ -159,6 +159,21 @@ for policy in ("float32", "mixed_bfloat16", "mixed_float16", "bfloat16"):
 keras.config.set_dtype_policy("float32")
 print("models")  # CHECK: models
 
+# First values for the inputs that are stored, which a file says again.
+for policy in ("float32", "float16"):
+    keras.config.set_dtype_policy(policy)
+    plain, layer = (Dense(64, block=8, density=0.3, seed=5, **o) for o in ({}, {"fan_in": "rows"}))
+    assert Dense.from_config(layer.get_config()).fan_in == "rows"
+    for made in (plain, layer):
+        made.build((None, 32))
+    mask = layer.mask()
+    by = np.sqrt(mask.shape[1] / np.maximum(mask.sum(1), 1)).repeat(8)[:, None]
+    want = dense(plain).astype("float64") * by
+    assert np.allclose(dense(layer).astype("float64"), want, rtol=2 * np.finfo(dense(layer).dtype).eps, atol=0)
+    assert (layer.mask() == plain.mask()).all() and len(set(mask.sum(1))) > 1
+keras.config.set_dtype_policy("float32")
+print("fan-in")  # CHECK: fan-in
+
 # The page's snippet.
 exec(snippet(root, "sparse_opt.keras"), {"path": f"{folder}/page.keras"})
 print("page")  # CHECK: page
@@ -172,6 +187,8 @@ class Scored(sparse_opt.Method):
 refuse(Dense(30), x)
 # CHECK: expected a density above 0, at most 1, but got 0
 refuse(Dense(32, density=0), x)
+# CHECK: expected fan_in 'dense' or 'rows' of a layer, whose weight is [outputs, inputs], but got 'columns'
+refuse(Dense, 32, fan_in="columns")
 # CHECK: expected a model with block-sparse layers to train, but got none
 refuse(update_patterns, keras.Sequential([keras.layers.Dense(3)]))
 # CHECK: expected one of static, set, rigl, gmp, but got 'prune'

@@ -25,7 +25,7 @@ class Recorded:
         a = np.zeros(weight.grid)
         a.flat[weight.stored] = 1
         scores = np.array(weight.scores, np.float64) if self.needs_scores else None
-        seen = {"a": a, "norms": np.zeros(a.size), "scores": scores, "slots": weight.slots}
+        seen = {"a": a, "norms": np.zeros(a.size), "scores": scores, "slots": weight.slots, "share": share}
         seen["norms"][weight.stored] = np.abs(weight.values[weight.slot].astype(np.float64)).sum((1, 2))
         dropped, grown = super().update(weight, share)
         self.calls = getattr(self, "calls", []) + [(seen, np.sort(dropped), np.sort(grown), weight)]
@@ -149,3 +149,123 @@ for block in (1, 2, 4):
             stored = kept
         assert stored == int(end + 0.5)
 print("GraNet: from half to a tenth in four updates, then as RigL")
+
+# CHECK: SRigL: salient blocks counted one by one, {{[1-9][0-9]*}} rows taken away, none comes back
+gone = 0
+for block, density, least in ((1, 0.2, 0.5), (2, 0.3, 0.8), (4, 0.3, 0.9), (2, 0.2, 0.0), (4, 0.3, 9.0)):
+    dead = {}
+    for seen, dropped, grown, weight in run(recorded(methods.SRigL, least), block, density, (0.4, 0.3, 0.3, 0)):
+        a, norms, scores = seen["a"], seen["norms"], seen["scores"].ravel()
+        rows, cols = a.shape
+        old, absent = (np.flatnonzero(a.ravel() == n) for n in (1, 0))
+        count = min(int(seen["share"] * len(old) + 0.5), len(absent))
+        kept = set(old) - set(sorted(old, key=norms.__getitem__)[:count])
+        wanted = sorted(absent, key=lambda n: -scores[n])[:count]
+        active = [r for r in range(rows) if a[r].any()]
+        fan_in = len(old) / len(active)
+        salient = {r: sum(n // cols == r for n in (*kept, *wanted)) for r in active}
+        left = {r for r in active if not salient[r] < least * fan_in} or {max(active, key=salient.__getitem__)}
+        kept = {n for n in kept if n // cols in left}
+        room = [n for n in absent if n // cols in left]
+        new = sorted(room, key=lambda n: -scores[n])[:len(old) - len(kept)]
+        assert set(dropped) == set(old) - kept and set(grown) == set(new)
+        gone += len(active) - len(left)
+        assert least or len(left) == len(active)
+        dead[weight.name] = dead.get(weight.name, set()) | set(range(rows)) - left
+        assert not any(n // cols in dead[weight.name] for n in (*kept, *grown))
+print(f"SRigL: salient blocks counted one by one, {gone} rows taken away, none comes back")
+
+
+class RecordedTogether(methods.DSR):
+    def update_all(self, weights, shares):
+        self.calls = getattr(self, "calls", [])
+        norms = [np.abs(w.values[w.slot].astype(np.float64)).mean((1, 2)) for w in weights]
+        answers = super().update_all(weights, shares)
+        sizes = [int(np.prod(w.grid)) for w in weights]
+        self.calls.append((norms, [np.array(w.stored) for w in weights], sizes, [w.slots for w in weights], shares, answers, weights))
+        return answers
+
+
+# CHECK: DSR: one threshold over both weights, quotients one by one, {{[1-9][0-9]*}} blocks moved from one to the other
+moved = 0
+for blocks, density, slots in (((1, 1), 0.2, 0.4), ((2, 4), 0.3, 0.5), ((4, 2), 0.5, 0.6), ((8, 8), 0.5, 0.5)):
+    library = f"{sys.argv[1]}/dsr-{blocks[0]}-{blocks[1]}.so"
+    marks = [f"match=^{n}$ block={b}x{b} density={slots}" for n, b in zip("ab", blocks)]
+    sparse_opt.compile(TEXT, marks, seed=3, options=["-O", "1"], library=library)
+    step, method = sparse_opt.Step(library, seed=2), RecordedTogether()
+    sparsity = sparse_opt.Sparsity(step, {"density": density, "method": method, "every": 1, "drop": 0.5, "until": 1}, steps=9)
+    for _ in range(6):
+        step(x=x, lr=0.02)
+        # So that thresholds differ: weights of one are smaller.
+        step.write("b", np.array(step.read("b")) * np.float32(0.5))
+        before = {n: len(step.blocks(n).slot) for n in "ab"}
+        sparsity.update()
+        norms, stored, sizes, room, shares, answers, weights = method.calls[-1]
+        count = sum(int(s * len(n) + 0.5) for s, n in zip(shares, norms))
+        # One after the other, the smallest of all that its weight can do without goes.
+        left = [dict(zip(s, n)) for s, n in zip(stored, norms)]
+        protected = [max(own, key=lambda k: (own[k], k)) for own in left]
+        for _ in range(count):
+            able = [(own[k], i, k) for i, own in enumerate(left) for k in own if k != protected[i]]
+            if not able:
+                break
+            _, i, k = min(able)
+            del left[i][k]
+        kept = [len(own) for own in left]
+        given, places = [0, 0], [min(size - len(s), r - k) for size, s, r, k in zip(sizes, stored, room, kept)]
+        for _ in range(sum(len(s) - k for s, k in zip(stored, kept))):
+            open_ = [i for i in range(2) if given[i] < places[i]]
+            if not open_:
+                break
+            given[min(open_, key=lambda i: (given[i] + 1) / kept[i])] += 1
+        for i, (dropped, grown) in enumerate(answers):
+            assert set(dropped) == set(stored[i]) - set(left[i]), (blocks, i)
+            assert len(grown) == given[i] and not set(grown) & set(stored[i])
+            moved += abs(given[i] - len(dropped))
+        after = {n: len(step.blocks(n).slot) for n in "ab"}
+        assert after == {w.name: k + g for w, k, g in zip(weights, kept, given)}
+        assert sum(after.values()) <= sum(before.values())
+print(f"DSR: one threshold over both weights, quotients one by one, {moved} blocks moved from one to the other")
+
+# CHECK: AccumulatedRigL: sums of 3 steps and of 1, resumed within a window
+library = f"{sys.argv[1]}/summed.so"
+sparse_opt.compile(TEXT, ["match=^[ab]$ block=2x2 density=0.4"], seed=3, options=["-O", "1", "--score-norm=l1"], library=library)
+
+
+def batch(number):
+    return np.random.default_rng(number).normal(size=(16, 16)).astype(np.float32) / 8
+
+
+def go(sparsity, step, steps, save=None):
+    """Trains, and returns what grew at each update, and what the sums of scores say."""
+    window, grew = [], []
+    for s in steps:
+        scored = sparsity.needs_scores
+        step(x=batch(s), lr=0.02, scores=scored)
+        window = [*window, {n: step._session.scores(step.patterns[n]).astype(np.float64) for n in "ab"}] if scored else []
+        before = {n: step.blocks(n) for n in "ab"}
+        if sparsity.update():
+            for n in "ab":
+                cols = step.patterns[n].cols // 2
+                old, new = (set((b.rows * cols + b.col_idx).tolist()) for b in (before[n], step.blocks(n)))
+                grew.append((s, n, sorted(new - old), sorted(old), sum(w[n] for w in window), len(window)))
+            window = []
+        if s == save:
+            sparsity.save(f"{sys.argv[1]}/summed.bsr")
+    return grew
+
+
+for steps, span in ((3, 3), (1, 1)):
+    group = {"method": methods.AccumulatedRigL(steps), "every": 5, "drop": 0.4, "until": 1}
+    step = sparse_opt.Step(library, seed=1)
+    grew = go(sparse_opt.Sparsity(step, group, steps=20), step, range(1, 17), save=9)
+    assert [(s, n) for s, n, *_ in grew] == [(s, n) for s in (5, 10, 15) for n in "ab"]
+    for _, name, new, old, sums, length in grew:
+        absent = [n for n in range(len(sums)) if n not in old]
+        assert length == span and new == sorted(sorted(absent, key=lambda n: -sums[n])[: len(new)]) and new
+    other = sparse_opt.Step(library, seed=1)
+    resumed = sparse_opt.Sparsity(other, {**group, "method": methods.AccumulatedRigL(steps)}, steps=20)
+    resumed.load(f"{sys.argv[1]}/summed.bsr")
+    assert [g[2] for g in go(resumed, other, range(10, 17))] == [g[2] for g in grew[2:]]
+    assert all(np.array_equal(step.arrays[n], other.arrays[n]) for n in step.arrays)
+print("AccumulatedRigL: sums of 3 steps and of 1, resumed within a window")

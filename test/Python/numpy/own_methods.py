@@ -146,6 +146,16 @@ class Nothing(sparse_opt.Method):
         return None
 # CHECK: expected Nothing.update() to return blocks to drop and to grow, but got a NoneType
 refuse(lambda: step.update_patterns(method=Nothing()))
+class Some(sparse_opt.Method):
+    def update_all(self, weights, shares):
+        return [self.update(weights[0], shares[0])]
+class All(sparse_opt.Method):
+    def update_all(self, weights, shares):
+        return None
+# CHECK: expected Some.update_all() to return blocks to drop and to grow of each of 2 weights, but got 1 of them
+# CHECK: expected All.update_all() to return blocks to drop and to grow of each of 2 weights, but got a NoneType
+refuse(lambda: step.update_patterns(method=Some()))
+refuse(lambda: step.update_patterns(method=All()))
 class Short(sparse_opt.Method):
     def score(self, weight):
         return [1.0]

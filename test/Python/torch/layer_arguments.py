@@ -178,7 +178,7 @@ for groups in (None, "set", [5], ["set"]):
 for keys in ({"every": "x"}, {"every": 1.5}, {"match": 5}, {"drop": float("nan")}, {"method": ["set"]}, {"method": sparse_opt.Method}):
     refuse(scheduled, Group(**{"method": "set", "every": 2, **keys}))
 # Layers have their first blocks of sparsify.
-# CHECK-NEXT: expected configuration key 'sparsity.init' to be left out for layers, but got 'largest': sparsify chooses the blocks that they begin with
+# CHECK-NEXT: expected configuration key 'sparsity.init' to be left out for layers, but got 'largest': sparsify chooses what they begin with
 # CHECK-NEXT: expected configuration key 'sparsity[1].init' to be left out for layers, but got 'file'
 refuse(scheduled, Group(init="largest"))
 refuse(scheduled, [Group(match="none"), {"init": {"type": "file", "file": "x"}}])
