@@ -325,6 +325,7 @@ static void addLaunches(OpPassManager &pm) {
   pm.addPass(bsr::createBSROutlineLaunches());
   // What is left of a kernel is its launches.
   addInliner(pm);
+  pm.addPass(bsr::createBSRMergeLaunches());
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());

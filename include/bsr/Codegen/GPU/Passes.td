@@ -72,6 +72,38 @@ def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
                            "NVVM::NVVMDialect", "scf::SCFDialect"];
 }
 
+def BSRMergeLaunches : Pass<"bsr-merge-launches", "ModuleOp"> {
+  let summary = "Join launches of one kernel on independent data";
+  let description = [{
+    Each launch of a graph takes a microsecond beside its work. Up to 16 launches of an
+    element-wise kernel become one, in the place of the last: `blockIdx.y` says which of
+    them a thread block belongs to, and the kernel chooses among their buffers by it. What
+    all of them get is passed once. Launches are moved behind others, or joined, where
+    neither writes what the other reads or writes: an argument of the step, or bytes of its
+    arena.
+
+    Before:
+
+    ```mlir
+    gpu.launch_func @kernels::@scale blocks in (%c2, %c1, %c1) threads in (%c128, %c1, %c1)
+        args(%x : memref<256xf32>, %s : memref<f32>)
+    gpu.launch_func @kernels::@scale blocks in (%c2, %c1, %c1) threads in (%c128, %c1, %c1)
+        args(%y : memref<256xf32>, %s : memref<f32>)
+    ```
+
+    After:
+
+    ```mlir
+    gpu.launch_func @kernels::@scale_2 blocks in (%c2, %c2, %c1) threads in (%c128, %c1, %c1)
+        args(%x : memref<256xf32>, %y : memref<256xf32>, %s : memref<f32>)
+    ```
+  }];
+  let statistics = [
+    Statistic<"numMerged", "num-merged", "Number of launches that others took in, or took others in">,
+  ];
+  let dependentDialects = ["arith::ArithDialect", "gpu::GPUDialect"];
+}
+
 def BSRLiftNumbers : Pass<"bsr-lift-numbers", "func::FuncOp"> {
   let summary = "Keep numbers that a step computes where its tensors are";
   let description = [{
