@@ -99,7 +99,7 @@ def cut(module: torch.fx.GraphModule) -> list[Site]:
         )
     # What reads an operation reads an argument now, and an operand may be one.
     output.args = ([*output.args[0], *given],)
-    graph.eliminate_dead_code()
+    _nodes.erase_unused(graph)
     return sites
 
 

@@ -216,7 +216,7 @@ def _capture(
         _progress.stage("decompose")
         runs = 2 if function.changes else 1
         graph = _decomposed(graph, arguments, recording.numbers, runs)
-    graph.graph.eliminate_dead_code()
+    _nodes.erase_unused(graph.graph)
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
     _constants.fold(graph)

@@ -56,7 +56,7 @@ def require_equal_runs(module: torch.fx.GraphModule, change: _effects.Change) ->
             " the step once before the export if that sets it once and for all"
         )
     output.args = (first,)
-    module.graph.eliminate_dead_code()
+    _nodes.erase_unused(module.graph)
 
 
 def _value_numbers(module: torch.fx.GraphModule) -> dict[torch.fx.Node, int]:
@@ -167,7 +167,7 @@ def link(
     results += [(f"metrics.{i}", "metric") for i in range(first, num_outputs)]
     output.args = (kept,)
 
-    module.graph.eliminate_dead_code()
+    _nodes.erase_unused(module.graph)
     for argument in list(arguments):
         node = node_of[argument.name]
         is_input = argument.role in ("lr", "batch") if is_step else argument.role == "batch"

@@ -28,7 +28,7 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributions import distribution as torch_distribution
-from torch.fx import _symbolic_trace, proxy
+from torch.fx import _lazy_graph_module, _symbolic_trace, proxy
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import (
@@ -61,6 +61,7 @@ __all__ = [
     "give_place",
     "has_lines",
     "is_alone",
+    "is_query_of_device",
     "is_without_values",
     "keep_lines_of",
     "know_mapping",
@@ -90,8 +91,10 @@ _NEEDED = (
     stateless._reparametrize_module,
     proxy._register_stack_trace_anchor,
     proxy._STACK_TRACE_ANCHORS,
+    proxy_tensor.dispatch_trace,
     proxy_tensor.proxy_call,
     proxy_tensor._ProxyTensor,
+    _lazy_graph_module._LazyGraphModule,
     fake_tensor.in_kernel_invocation_manager,
     python_dispatch.autograd_would_have_decomposed,
     _symbolic_trace._is_fx_tracing_context,
@@ -373,6 +376,15 @@ def is_without_values(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, fake_tensor.FakeTensor)
 
 
+def is_query_of_device(func: Any, args: Any) -> bool:
+    """Returns whether PyTorch asks for the `fake_device` of a tensor without values, as it
+    does as often as all else together."""
+    return func is _DEVICE and isinstance(args[0], fake_tensor.FakeTensor)
+
+
+_DEVICE = torch.ops.prim.device.default
+
+
 def traced(
     function: Callable[..., Any],
     decompositions: Mapping[Any, Callable[..., Any]] | None,
@@ -381,9 +393,10 @@ def traced(
     """Returns the graph of what a function does to tensors without values.
 
     It is what `make_fx` makes, but of what that notes of a node only the value and the
-    user's line: the rest takes longer than the operation.
+    user's line: the rest takes longer than the operation. The graph has no Python code
+    unless somebody runs it.
     """
-    own = proxy_tensor.proxy_call
+    own, own_trace = proxy_tensor.proxy_call, proxy_tensor.dispatch_trace
     trace = make_fx(
         function,
         decomposition_table=decompositions,
@@ -391,11 +404,20 @@ def traced(
         _disable_torch_fn_metadata_mode=True,
     )
     setattr(proxy_tensor, "proxy_call", _NotingLittle(own))
+    setattr(proxy_tensor, "dispatch_trace", _graph_of)
     try:
         with fx_traceback.preserve_node_meta():
             return trace(*tensors)
     finally:
         setattr(proxy_tensor, "proxy_call", own)
+        setattr(proxy_tensor, "dispatch_trace", own_trace)
+
+
+@torch._disable_dynamo  # type: ignore[attr-defined]
+def _graph_of(root: Any, tracer: Any, concrete_args: Any = None) -> torch.fx.GraphModule:
+    """Traces as `make_fx` does, but looks for no sizes without users: none are symbols."""
+    graph = tracer.trace(root, concrete_args)
+    return _lazy_graph_module._LazyGraphModule(tracer.root, graph)
 
 
 class _NotingLittle:

@@ -59,6 +59,8 @@ class Recording(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if _private.is_query_of_device(func, args):
+            return args[0].fake_device
         kwargs = kwargs or {}
         if _random.is_random_operation(func):
             self._numbering.take()

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from sparse_opt.torch import _nodes
+
 aten = torch.ops.aten
 
 _FILLED: dict[Any, int | None] = {
@@ -49,7 +51,7 @@ def fold(module: torch.fx.GraphModule) -> None:
         constant.meta = dict(node.meta)
         known[constant] = value
         node.replace_all_uses_with(constant)
-    module.graph.eliminate_dead_code()
+    _nodes.erase_unused(module.graph)
 
 
 def _keep_nan(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
