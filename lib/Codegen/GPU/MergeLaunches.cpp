@@ -111,14 +111,15 @@ static Access findAccess(Value operand) {
       operand = map.getTensor();
   Access access;
   while (auto view = operand.getDefiningOp<ViewLikeOpInterface>()) {
-    auto part = dyn_cast<memref::ViewOp>(*view);
-    if (auto offset = part ? getConstantIntValue(part.getByteShift())
-                           : std::optional<int64_t>();
-        offset && part.getType().hasStaticShape()) {
-      int64_t bytes =
-          llvm::divideCeil(part.getType().getElementTypeBitWidth(), 8);
-      access.begin = *offset;
-      access.end = *offset + bytes * part.getType().getNumElements();
+    if (auto part = dyn_cast<memref::ViewOp>(*view)) {
+      access = Access();
+      auto offset = getConstantIntValue(part.getByteShift());
+      if (offset && part.getType().hasStaticShape()) {
+        int64_t bytes =
+            llvm::divideCeil(part.getType().getElementTypeBitWidth(), 8);
+        access.begin = *offset;
+        access.end = *offset + bytes * part.getType().getNumElements();
+      }
     }
     operand = view.getViewSource();
   }
@@ -161,6 +162,19 @@ bool MergeLaunches::isMergeable(gpu::LaunchFuncOp launch) {
                                : WalkResult::advance();
               })
               .wasInterrupted();
+}
+
+/// Whether two launches of a kernel have as many threads, in equal blocks.
+static bool haveSameThreads(gpu::LaunchFuncOp one, gpu::LaunchFuncOp other) {
+  auto isSame = [](const gpu::KernelDim3 &a, const gpu::KernelDim3 &b) {
+    return isEqualConstantIntOrValue(a.x, b.x) &&
+           isEqualConstantIntOrValue(a.y, b.y) &&
+           isEqualConstantIntOrValue(a.z, b.z);
+  };
+  return isSame(one.getGridSizeOperandValues(),
+                other.getGridSizeOperandValues()) &&
+         isSame(one.getBlockSizeOperandValues(),
+                other.getBlockSizeOperandValues());
 }
 
 /// Element `index` of the tree of selects over `values`, which `bits` of the
@@ -259,9 +273,10 @@ void MergeLaunches::mergeIn(func::FuncOp step) {
   // The order of launches; each group is in the place of its last one.
   std::vector<std::unique_ptr<Group>> order;
   llvm::DenseMap<Attribute, Group *> open;
-  auto isFree = [&](Group *group, ArrayRef<Access> accesses) {
+  auto isFree = [&](Group *group, gpu::LaunchFuncOp launch,
+                    ArrayRef<Access> accesses) {
     size_t count = group->launches.size() + 1;
-    if (count > mostTogether ||
+    if (count > mostTogether || !haveSameThreads(group->launches[0], launch) ||
         count * group->launches[0].getNumKernelOperands() > mostParameters ||
         conflicts(group->accesses, accesses))
       return false;
@@ -287,16 +302,16 @@ void MergeLaunches::mergeIn(func::FuncOp step) {
     addAccesses(launch, accesses);
     Group *&group = open[launch.getKernelAttr()];
     bool isMerged = isMergeable(launch);
-    if (isMerged && group && isFree(group, accesses)) {
+    if (isMerged && group && isFree(group, launch, accesses)) {
       auto place = llvm::find_if(
           order, [&](const auto &one) { return one.get() == group; });
       std::rotate(place, std::next(place), order.end());
     } else {
       order.push_back(std::make_unique<Group>());
-      group = order.back().get();
+      group = isMerged ? order.back().get() : nullptr;
     }
-    group->launches.push_back(launch);
-    llvm::append_range(group->accesses, accesses);
+    order.back()->launches.push_back(launch);
+    llvm::append_range(order.back()->accesses, accesses);
   }
   for (const auto &group : order)
     if (group->launches.size() > 1)
