@@ -118,7 +118,10 @@ def _find(
             shape = child.weight.shape
             reason = _obstacle(child)
             if reason or not rule.fits(shape):
-                left.append(f"{weight} ({reason or 'x'.join(map(str, shape))})")
+                what = "x".join(map(str, shape))
+                if rule.dims and len(rule.dims) != len(shape):
+                    what += f", not of dims {','.join(rule.dims)}"
+                left.append(f"{weight} ({reason or what})")
                 continue
             used.add(rule)
             _require_no_hooks(weight, child, "sparsify")

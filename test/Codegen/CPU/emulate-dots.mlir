@@ -1,4 +1,7 @@
 // RUN: sparse-opt %s --split-input-file --bsr-emulate-dots --canonicalize | FileCheck %s
+// RUN: echo "func.func @f() { return }" | sparse-opt --bsr-emulate-dots | FileCheck %s --check-prefix=NONE
+// A module that has nothing of the dialect.
+// NONE: func @f
 
 module attributes {bsr.target = #bsr.cpu<bf16_dots = emulated>} {
   // The upper numbers of pairs come first; subnormal operands and sums are

@@ -117,12 +117,12 @@ assert [w.mark for w in taken.weights if w.is_sparse] == sparse.marks_of(layers)
 assert taken.weight_bytes == explained.weight_bytes
 
 # What matches no weight of a layer lists what could be marked, in whatever form.
-# CHECK-COUNT-3: expected 'match=wieght' to match the weight of a layer that blocks of 8x8 divide, but got no match in 4 layers: mark 'table.weight' [64, 16], 'up.weight' [32, 16], 'even.weight' [24, 32]{{$}}
+# CHECK-COUNT-3: expected 'match=wieght' to match the weight of a layer that blocks of 8x8 divide, but got no match in 5 layers: mark 'table.weight' [64, 16], 'up.weight' [32, 16], 'even.weight' [24, 32]{{$}}
 for form in (Mark("wieght", block=8), {"match": "wieght", "block": 8}, "match=wieght block=8x8"):
     refuse(sparse.sparsify, model, form)
-# CHECK: expected a mark of layers, by match, block and density, but got 'match=up block=16x16 density=0.1 dims=row,col,col'
+# CHECK: but got up.weight (32x16, not of dims row,col,col) in 5 layers: choose another block
 refuse(sparse.sparsify, model, Mark("up", dims="row,col,col"))
-# CHECK: expected a mark of layers, by match, block and density, but got 'attention=.
+# CHECK: expected a mark of layers, by match, block, density and dims, but got 'attention=.
 refuse(sparse.sparsify, model, "attention=.")
 # CHECK: expected an option of sparsify, but got 'patern': the nearest is 'pattern'
 refuse(sparse.sparsify, model, mark, patern="largest")

@@ -192,7 +192,7 @@ def BSREmulateDots : Pass<"bsr-emulate-dots", "ModuleOp"> {
     ```
   }];
   let dependentDialects = [
-    "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
+    "BSRDialect", "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
   ];
 }
 

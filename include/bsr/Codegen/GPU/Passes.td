@@ -85,17 +85,64 @@ def BSRMergeLaunches : Pass<"bsr-merge-launches", "ModuleOp"> {
     Before:
 
     ```mlir
-    gpu.launch_func @kernels::@scale blocks in (%c2, %c1, %c1) threads in (%c128, %c1, %c1)
-        args(%x : memref<256xf32>, %s : memref<f32>)
-    gpu.launch_func @kernels::@scale blocks in (%c2, %c1, %c1) threads in (%c128, %c1, %c1)
-        args(%y : memref<256xf32>, %s : memref<f32>)
+    module attributes {gpu.container_module} {
+      func.func @step(%x: memref<256xf32>, %y: memref<256xf32>) {
+        %c1 = arith.constant 1 : index
+        %c2 = arith.constant 2 : index
+        %c128 = arith.constant 128 : index
+        gpu.launch_func @kernels::@clear blocks in (%c2, %c1, %c1) threads in (%c128, %c1, %c1)
+            args(%x : memref<256xf32>) {bsr.kind = "elementwise"}
+        gpu.launch_func @kernels::@clear blocks in (%c2, %c1, %c1) threads in (%c128, %c1, %c1)
+            args(%y : memref<256xf32>) {bsr.kind = "elementwise"}
+        return
+      }
+      gpu.module @kernels {
+        gpu.func @clear(%x: memref<256xf32>) kernel {
+          %block = gpu.block_id x
+          %thread = gpu.thread_id x
+          %c128 = arith.constant 128 : index
+          %0 = arith.muli %block, %c128 : index
+          %1 = arith.addi %0, %thread : index
+          %zero = arith.constant 0.0 : f32
+          memref.store %zero, %x[%1] : memref<256xf32>
+          gpu.return
+        }
+      }
+    }
     ```
 
     After:
 
     ```mlir
-    gpu.launch_func @kernels::@scale_2 blocks in (%c2, %c2, %c1) threads in (%c128, %c1, %c1)
-        args(%x : memref<256xf32>, %y : memref<256xf32>, %s : memref<f32>)
+    module attributes {gpu.container_module} {
+      func.func @step(%x: memref<256xf32>, %y: memref<256xf32>) {
+        %c1 = arith.constant 1 : index
+        %c2 = arith.constant 2 : index
+        %c128 = arith.constant 128 : index
+        %count = arith.constant 2 : index
+        gpu.launch_func @kernels::@clear_2 blocks in (%c2, %count, %c1) threads in (%c128, %c1, %c1)
+            args(%x : memref<256xf32>, %y : memref<256xf32>) {bsr.kind = "elementwise"}
+        return
+      }
+      gpu.module @kernels {
+        gpu.func @clear_2(%x: memref<256xf32>, %y: memref<256xf32>) kernel {
+          %number = gpu.block_id y
+          %c1 = arith.constant 1 : index
+          %c0 = arith.constant 0 : index
+          %0 = arith.andi %number, %c1 : index
+          %1 = arith.cmpi ne, %0, %c0 : index
+          %2 = arith.select %1, %y, %x : memref<256xf32>
+          %block = gpu.block_id x
+          %thread = gpu.thread_id x
+          %c128 = arith.constant 128 : index
+          %3 = arith.muli %block, %c128 : index
+          %4 = arith.addi %3, %thread : index
+          %zero = arith.constant 0.0 : f32
+          memref.store %zero, %2[%4] : memref<256xf32>
+          gpu.return
+        }
+      }
+    }
     ```
   }];
   let statistics = [
