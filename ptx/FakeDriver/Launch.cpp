@@ -66,6 +66,17 @@ static Result findCluster(const FunctionState &function,
   return Success;
 }
 
+/// Reads the thread block cluster of a launch, of which a function and a
+/// configuration are there.
+static Result readConfig(Function function, const LaunchConfig *config,
+                         Dim &cluster) {
+  if (!config || (config->attributeCount && !config->attributes))
+    return InvalidValue;
+  if (!isKnown(function))
+    return InvalidHandle;
+  return findCluster(*function, *config, cluster);
+}
+
 static Result launch(Function function, const LaunchConfig &config,
                      const Dim &cluster, void **parameters, void **extra) {
   StreamState *stream = findStream(config.stream);
@@ -116,12 +127,8 @@ Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
 Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
                         void **parameters, void **extra) {
   return inContext([&] {
-    if (!config || (config->attributeCount && !config->attributes))
-      return InvalidValue;
-    if (!isKnown(function))
-      return InvalidHandle;
     Dim cluster;
-    if (Result result = findCluster(*function, *config, cluster))
+    if (Result result = readConfig(function, config, cluster))
       return result;
     return launch(function, *config, cluster, parameters, extra);
   });
@@ -130,13 +137,11 @@ Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
 Result cuOccupancyMaxActiveClusters(int *clusters, Function function,
                                     const LaunchConfig *config) {
   return inContext([&] {
-    if (!clusters || !config || (config->attributeCount && !config->attributes))
-      return InvalidValue;
-    if (!isKnown(function))
-      return InvalidHandle;
     Dim cluster;
-    if (Result result = findCluster(*function, *config, cluster))
+    if (Result result = readConfig(function, config, cluster))
       return result;
+    if (!clusters)
+      return InvalidValue;
     Dim grid = {config->grid[0], config->grid[1], config->grid[2]};
     if (Result result = checkCluster(*function, grid, cluster))
       return result;
