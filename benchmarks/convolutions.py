@@ -3,21 +3,27 @@
 """Steps of convolutions with weights in blocks, and dense ones, beside PyTorch's.
 
     PYTHONPATH=python benchmarks/convolutions.py [--threads N] [--runs N] [--images N] [--filter REGEX]
+    PYTHONPATH=python benchmarks/convolutions.py --network resnet18|resnet50 [--size N] [--threads N] [--runs N] [--images N]
 
 prints a table (docs/benchmarks.md). A step is the forward pass of one convolution of ResNet-50, the
 gradients of its input and of its weight, and the update of both by SGD. All are called in turn in one
 process; times are medians. Losses are compared with PyTorch's of the weight times its mask in float64
 before anything is timed. The last column is sparse_opt.torch.nn.Conv2d with blocks of 16x16 in
-PyTorch's own loop.
+PyTorch's own loop. With --network it is a step of a whole network of examples/resnet.py, with SGD, all
+convolutions but the first in blocks, and its loss is compared likewise.
 """
 
 import argparse
 import copy
 import re
 import statistics
+import sys
 import time
+from pathlib import Path
 
 import harness
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 
 # Channels in and out, window, stride, and height and width of the images.
 LAYERS = [
@@ -80,6 +86,54 @@ def in_loop(layer, images, density):
     return lambda: float(train_step(model, optimizer, batch))
 
 
+def time_in_turn(calls, runs):
+    """The median of each call, in milliseconds."""
+    times = [[] for _ in calls]
+    for _ in range(runs):
+        for own, call in zip(times, calls):
+            start = time.perf_counter()
+            call()
+            own.append(time.perf_counter() - start)
+    return [statistics.median(own) * 1e3 for own in times]
+
+
+def measure_network(options):
+    import numpy as np
+    import resnet
+    import sparse_opt.torch
+    import torch
+
+    def network():
+        torch.manual_seed(0)
+        model = resnet.ResNet(*resnet.NETWORKS[options.network])
+        return model, torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+    batch = {"x": torch.randn(options.images, 3, options.size, options.size),
+             "label": torch.randint(0, 1000, (options.images,))}  # fmt: skip
+    names, calls = ["PyTorch"], []
+    model, optimizer = network()
+    calls.append(lambda: float(resnet.train_step(model, optimizer, batch)))
+    for block in [0, *BLOCKS]:
+        own, own_optimizer = network()
+        export = sparse_opt.torch.export(resnet.train_step, own, own_optimizer, batch)
+        marks = [resnet.mark(f"{block}x{block}", options.density)] if block else []
+        step = sparse_opt.compile(export, marks, pattern="random" if block else None, check=0)
+        # The same network, with the weights that the step begins with, in float64.
+        reference, reference_optimizer = network()
+        reference.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in step.state_dict().items()})
+        wide = {"x": batch["x"].double(), "label": batch["label"]}
+        want = float(resnet.train_step(reference.double(), reference_optimizer, wide))
+        got = float(step(batch))
+        if abs(got - want) > 1e-4 * abs(want):
+            raise SystemExit(f"error: expected the loss of the masked network, {want}, but got {got}")
+        names.append(f"{block}x{block}" if block else "dense")
+        calls.append(lambda step=step: float(step(batch)))
+    medians = time_in_turn(calls, options.runs)
+    print(f"{options.network}, {options.images} x 3 x {options.size} x {options.size}, density {options.density}, {options.threads} threads")
+    for name, median in zip(names, medians):
+        print(f"{name:>8} {median:10.1f} ms {medians[0] / median:6.2f} x PyTorch", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
@@ -87,11 +141,15 @@ def main():
     parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--density", type=float, default=0.1)
     parser.add_argument("--filter", default="", help="of layers like 256x256/3x3/14, or 256x256/3x3/2/28 with a stride")
+    parser.add_argument("--network", choices=["resnet18", "resnet50"])
+    parser.add_argument("--size", type=int, default=224, help="height and width of the network's images")
     options = parser.parse_args()
     harness.set_threads(options.threads)
     import torch
 
     torch.set_num_threads(options.threads)
+    if options.network:
+        return measure_network(options)
     names = ["PyTorch, ms", "dense, ms", *(f"{b}x{b}, ms" for b in BLOCKS), "layer, ms"]
     print(f"{'layer':20} " + " ".join(f"{name:>12}" for name in names) + "   times PyTorch: dense, " +
           ", ".join([f"{b}x{b}" for b in BLOCKS] + ["layer"]))
@@ -109,13 +167,7 @@ def main():
         if 16 in fits:
             calls.append(in_loop(layer, options.images, options.density))
             columns.append("layer")
-        times = [[] for _ in calls]
-        for _ in range(options.runs):
-            for own, call in zip(times, calls):
-                start = time.perf_counter()
-                call()
-                own.append(time.perf_counter() - start)
-        medians = [statistics.median(own) * 1e3 for own in times]
+        medians = time_in_turn(calls, options.runs)
         found = dict(zip(columns, medians))
         every = ["", 0, *BLOCKS, "layer"]
         print(f"{name:20} " + " ".join(f"{found[c]:12.2f}" if c in found else f"{'-':>12}" for c in every) + " " * 3 +

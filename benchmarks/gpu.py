@@ -29,6 +29,7 @@ times mean nothing, and say so.
 import argparse
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import gzip
 import pathlib
@@ -49,7 +50,6 @@ sys.path.insert(0, str(harness.ROOT / "python"))
 from sparse_opt import StepError, _library, _runtime  # noqa: E402
 
 PRODUCTS = {"spmm": "forward", "spmm_transposed": "transposed", "sddmm": "gradient"}
-BANDWIDTH = {"sm_80": 2.04e12, "sm_86": 0.70e12, "sm_89": 0.86e12, "sm_90": 3.35e12, "sm_90a": 3.35e12, "sm_100a": 8.0e12}
 TOLERANCE = {"f32": 1e-5, "f16": 2e-3, "bf16": 1.5e-2}
 FLUSH = """func.func @step(%x: tensor<67108864xf32> {bsr.name = "x", bsr.result = 0 : i64}) -> tensor<67108864xf32> {
   %y = linalg.add ins(%x, %x : tensor<67108864xf32>, tensor<67108864xf32>) outs(%x : tensor<67108864xf32>) -> tensor<67108864xf32>
@@ -80,8 +80,17 @@ def read_timers(step):
 compile_only = False
 
 
+@dataclasses.dataclass
+class Prediction:
+    """What the report predicts, in us: for each kernel, and of the whole step; and the bytes a second of the chip's memory."""
+
+    kernels: dict
+    total: float
+    bandwidth: float
+
+
 def compile_for(device, text, *options):
-    """The step, and what the report predicts in us: for each kernel, and of the whole step."""
+    """The step, and what the report predicts of it."""
     chip = _library.target(device)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([harness.find_tool("sparse-compile"), "-", f"--target={chip}", "-o", f"{folder}/step.so", "--print-report", *options],
@@ -89,8 +98,10 @@ def compile_for(device, text, *options):
         if done.returncode:
             sys.exit(done.stderr)
         step = None if compile_only else _runtime.Step(f"{folder}/step.so")
-    predicted = {row[1]: int(row[2]) * float(row[3]) for row in re.finditer(r"^(\w+) +(\d+) +([\d.]+)  \w+ ", done.stderr, re.M)}
-    return step, predicted, float(re.search(r"^total +\d+ +([\d.]+)", done.stderr, re.M)[1])
+    kernels = {row[1]: int(row[2]) * float(row[3]) for row in re.finditer(r"^(\w+) +(\d+) +([\d.]+)  \w+ ", done.stderr, re.M)}
+    total, bandwidth = (float(re.search(found, done.stderr, re.M)[1])
+                        for found in (r"^total +\d+ +([\d.]+)", r"^predicted for .*, ([\d.]+) TB/s\)"))
+    return step, Prediction(kernels, total, bandwidth * 1e12)
 
 
 def to_type(array, type):
@@ -112,7 +123,7 @@ class Products:
 
     def __init__(self, options, block, random):
         self.options, self.block = options, block
-        self.step, self.predicted, _ = self.compile(options, block)
+        self.step, self.predicted = self.compile(options, block)
         self.session = _runtime.Session(self.step, options.device, 1)
         self.session.initialize()
         self.buffers = {(buffer.name, buffer.kind): buffer for buffer in self.step.buffers}
@@ -236,9 +247,8 @@ def run_kernels(options):
     torch, reason = find_torch()
     flush = lambda: None
     if options.flush:
-        step, _, _ = compile_for(options.device, FLUSH)
+        step, _ = compile_for(options.device, FLUSH)
         flush = flush if compile_only else _runtime.Session(step, options.device, 1).run
-    chip = _library.target(options.device)
     describe(options, f"{options.rows} x {options.cols}, {options.tokens} tokens, {options.density:g} of the blocks stored, {options.type}"
              + (", L2 flushed" if options.flush else ""), reason)
     names = ["cuBLAS", "BSR", "CSR"]
@@ -266,8 +276,8 @@ def run_kernels(options):
         bytes = element * (products.stored + options.tokens * (options.rows + options.cols))
         for kind, name in PRODUCTS.items():
             us = statistics.median(ours[kind])
-            predicted = sum(time for kernel, time in products.predicted.items() if kinds.get(kernel) == kind)
-            columns = [f"{block}x{block}", name, f"{us:.1f}", f"{predicted:.1f}", f"{bytes / BANDWIDTH[chip] * 1e6:.1f}"]
+            predicted = sum(time for kernel, time in products.predicted.kernels.items() if kinds.get(kernel) == kind)
+            columns = [f"{block}x{block}", name, f"{us:.1f}", f"{predicted:.1f}", f"{bytes / products.predicted.bandwidth * 1e6:.1f}"]
             dense = theirs.get(("cuBLAS", kind))
             if dense:
                 rate = 2 * options.rows * options.cols * options.tokens / statistics.median(dense)
@@ -325,7 +335,8 @@ def run_launches(options):
     rows = []
     for name in options.examples:
         example, text, mark = read_example(options, name)
-        step, predicted, total = compile_for(options.device, text, mark, "--timers")
+        step, prediction = compile_for(options.device, text, mark, "--timers")
+        predicted = prediction.kernels
         if compile_only:
             continue
         run = make_run(step, options.device, steps.make_batch(steps.MODELS[name.removesuffix("-bf16")]))
@@ -339,7 +350,7 @@ def run_launches(options):
                    for kernel, (kind, _) in samples[-1].items()}
         # The first timer is the whole step's.
         kernels = {kernel: times for kernel, times in medians.items() if kernel in predicted}
-        print(f"\n{example}: {sum(us for _, us in kernels.values()):.0f} us in all kernels, {total:.0f} predicted\n")
+        print(f"\n{example}: {sum(us for _, us in kernels.values()):.0f} us in all kernels, {prediction.total:.0f} predicted\n")
         print("| kind | kernels | us | predicted us | ratio |\n|---|---:|---:|---:|---:|")
         for kind in sorted({kind for kind, _ in kernels.values()}):
             own = [kernel for kernel, (other, _) in kernels.items() if other == kind]
@@ -367,10 +378,10 @@ def run_steps(options):
         batch = steps.make_batch(model)
         runs, predicted = {}, []
         for label, marks in [("ours", [mark]), ("ours, dense", [])]:
-            step, _, total = compile_for(options.device, text, *marks)
+            step, prediction = compile_for(options.device, text, *marks)
             if not compile_only:
                 runs[label] = make_run(step, options.device, batch)
-            predicted.append(total)
+            predicted.append(prediction.total)
         if compile_only:
             continue
         if torch:

@@ -36,8 +36,13 @@ BATCH = 128
 OWN = {"cht": methods.CHT, "chts": methods.CHTs}
 
 
-def read_images(folder: Path, name: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns images `[N, 784]` of mean 0 and deviation 1, and their classes."""
+def read(packages: Path, name: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns images `[N, 784]` of mean 0 and deviation 1, and their classes; `packages` is where
+    Debian's packages are unpacked. Ends the program without them."""
+    folder = packages / "usr/share/datasets/fashion-mnist"
+    if not folder.is_dir():
+        sys.exit(f"error: expected the images of Debian's package dataset-fashion-mnist in '{folder}', but got none:"
+                 " 'apt-get install dataset-fashion-mnist', or --packages with a folder of 'dpkg-deb -x'")
     arrays = []
     for kind, header in (("images-idx3", 16), ("labels-idx1", 8)):
         data = gzip.decompress((folder / f"{name}-{kind}-ubyte.gz").read_bytes())
@@ -85,12 +90,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--packages", type=Path, default=Path("/"), help="where Debian's packages are unpacked (/)")
     options = parser.parse_args()
-    folder = options.packages / "usr/share/datasets/fashion-mnist"
-    if not folder.is_dir():
-        sys.exit(f"error: expected the images of Debian's package dataset-fashion-mnist in '{folder}', but got none:"
-                 " 'apt-get install dataset-fashion-mnist', or --packages with a folder of 'dpkg-deb -x'")
-    images, labels = read_images(folder, "train")
-    held_out = read_images(folder, "t10k")
+    images, labels = read(options.packages, "train")
+    held_out = read(options.packages, "t10k")
 
     steps = options.epochs * math.ceil(len(images) / BATCH)
     model, optimizer, sparsity = make_model(options, steps)

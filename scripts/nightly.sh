@@ -37,12 +37,12 @@ while (($#)); do
 done
 
 [[ $PATH == *"$PWD/build/dev/bin"* ]] || PATH=$PATH:$PWD/build/dev/bin
-doors=()
-for door in jax torch; do
-  if python3 -c "import $door" 2> /dev/null; then
-    doors+=("$door")
+frameworks=()
+for framework in jax torch; do
+  if python3 -c "import $framework" 2> /dev/null; then
+    frameworks+=("$framework")
   else
-    echo "no $door: its programs are not run"
+    echo "no $framework: its programs are not run"
   fi
 done
 
@@ -69,11 +69,11 @@ part() { # of the time, in minutes or seconds
 
 [[ $run ]] || mkdir -p "$output"
 many=(--programs 1000000 --seed "$seed" --jobs "$jobs" --output "$output")
-left=$((100 - 20 * ${#doors[@]} - 10))
+left=$((100 - 20 * ${#frameworks[@]} - 10))
 fuzz steps-small scripts/fuzz-steps "${many[@]}" --no-shrink --small --minutes "$(part $((left / 2)) 1)"
 fuzz steps scripts/fuzz-steps "${many[@]}" --no-shrink --minutes "$(part $((left - left / 2)) 1)"
-for door in "${doors[@]}"; do
-  fuzz "$door" scripts/fuzz-programs --door "$door" "${many[@]}" --minutes "$(part 20 1)"
+for framework in "${frameworks[@]}"; do
+  fuzz "$framework" scripts/fuzz-programs --framework "$framework" "${many[@]}" --minutes "$(part 20 1)"
 done
 fuzz ir scripts/fuzz-ir --seed "$seed" --jobs "$jobs" --seconds "$(part 10 60)" --output "$output/ir"
 exit $failed

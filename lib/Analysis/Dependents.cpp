@@ -47,3 +47,9 @@ void bsr::visitReads(Operation *op, function_ref<void(Value)> visit) {
     region.walk(
         [&](Operation *inner) { llvm::for_each(inner->getOperands(), visit); });
 }
+
+void bsr::eraseDead(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}

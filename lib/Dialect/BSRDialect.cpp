@@ -246,14 +246,15 @@ LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
            << "expected share_outputs and share_tokens to be at most 8 "
               "together, and share_tokens 0 where share_outputs is, but got "
            << shareOutputs << " and " << shareTokens;
-  if (shareOutputs != 0 && chip != "sm_90a")
-    return emitError() << "expected share_outputs and share_tokens on sm_90a "
-                          "alone, but got '"
+  const nvidia::Chip *known = nvidia::findChip(chip);
+  if (!known)
+    return emitError() << "expected chip to be " << nvidia::listChips()
+                       << ", but got '" << chip << "'";
+  if (shareOutputs != 0 && !known->wgmmaRate)
+    return emitError() << "expected share_outputs and share_tokens on a chip "
+                          "with wgmma, but got '"
                        << chip << "'";
-  if (nvidia::findChip(chip))
-    return success();
-  return emitError() << "expected chip to be " << nvidia::listChips()
-                     << ", but got '" << chip << "'";
+  return success();
 }
 
 StringRef GPUAttr::getPTXFeature() const {

@@ -400,24 +400,6 @@ LogicalResult ReduceVecOp::verify() {
   return success();
 }
 
-/// Version 1 of the dialect has sums alone.
-LogicalResult ReduceVecOp::readProperties(DialectBytecodeReader &reader,
-                                          OperationState &state) {
-  auto &properties = state.getOrAddProperties<Properties>();
-  FailureOr<const DialectVersion *> read =
-      reader.getDialectVersion<BSRDialect>();
-  bool hasMax = failed(read) ||
-                static_cast<const BSRDialectVersion *>(*read)->version >= 2;
-  return failure(
-      failed(reader.readAttribute(properties.dim)) ||
-      (hasMax && failed(reader.readOptionalAttribute(properties.max))));
-}
-
-void ReduceVecOp::writeProperties(DialectBytecodeWriter &writer) {
-  writer.writeAttribute(getProperties().dim);
-  writer.writeOptionalAttribute(getProperties().max);
-}
-
 LogicalResult ReduceVecOp::canonicalize(ReduceVecOp op,
                                         PatternRewriter &rewriter) {
   return dropBackground(op, rewriter);

@@ -23,10 +23,9 @@ struct BSRInlinerInterface : DialectInlinerInterface {
 
 /// The version that bytecode says of the dialect. It rises by one when older
 /// readers would take an operation, type or attribute for another than what was
-/// written; what this reads of older versions is brought up to date here.
+/// written.
 struct BSRDialectVersion : DialectVersion {
-  /// 2: maxima of bsr.reduce_vec.
-  static constexpr uint64_t current = 2;
+  static constexpr uint64_t current = 1;
 
   explicit BSRDialectVersion(uint64_t version) : version(version) {}
   uint64_t version;

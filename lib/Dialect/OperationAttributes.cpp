@@ -186,7 +186,7 @@ static const KnownAttribute *find(Operation *op, StringRef name,
   static const KnownAttribute known[] = {
       {attrs::accumulates, isFunction, unit, isUnit},
       {attrs::arenaBytes, isFunction, count, isCount},
-      {AttentionFunction::name, isFunction,
+      {attrs::attention, isFunction,
        "a dictionary of operands, some of q, k, v, dy, bias, mask and kept in "
        "this order, of the first three all, a scale, and of a kept_factor if "
        "there is kept, finite numbers of 64 bits",

@@ -78,6 +78,7 @@ class Pattern:
     name: str
     rows: int
     cols: int
+    extents: int
     block_rows: int
     block_cols: int
     slots: int

@@ -59,6 +59,7 @@ class PatternInfo(ctypes.Structure):
         ("name", ctypes.c_char_p),
         ("rows", ctypes.c_int64),
         ("cols", ctypes.c_int64),
+        ("extents", ctypes.c_int64),
         ("block_rows", ctypes.c_int64),
         ("block_cols", ctypes.c_int64),
         ("slots", ctypes.c_int64),
@@ -100,7 +101,8 @@ class SparseWeight(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p)] + [
         (name, ctypes.c_int64)
         for name in ("rows", "cols", "block_rows", "block_cols", "slots")
-    ] + [(name, ctypes.c_int32) for name in ("is_static", "is_frozen", "has_scores")]  # fmt: skip
+    ] + [(name, ctypes.c_int32) for name in ("is_static", "is_frozen", "has_scores")
+    ] + [("extents", ctypes.c_int64)]  # fmt: skip
 
 
 class NewBlocks(ctypes.Structure):

@@ -224,6 +224,7 @@ class Updates:
             p = weight.pattern
             entry.name = c_text("a name", p.name)
             entry.rows, entry.cols, entry.slots = p.rows, p.cols, p.slots
+            entry.extents = p.extents
             entry.block_rows, entry.block_cols = p.block_rows, p.block_cols
             entry.is_static, entry.is_frozen = p.is_static, weight.is_frozen
             entry.has_scores = weight.has_scores

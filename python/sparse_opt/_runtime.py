@@ -160,6 +160,7 @@ class Step:
             info.name.decode(),
             info.rows,
             info.cols,
+            info.extents,
             info.block_rows,
             info.block_cols,
             info.slots,

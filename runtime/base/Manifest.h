@@ -64,6 +64,7 @@ inline constexpr const char *everTensor = "ever", *newestTensor = "newest";
 struct Pattern {
   std::string name;
   int64_t rows, cols;
+  int64_t extents;              // of the array that the weight is, added up
   int64_t blockRows, blockCols; // of one block
   int64_t slots;
   double density;

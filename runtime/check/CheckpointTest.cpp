@@ -267,21 +267,21 @@ TEST(CheckpointTest, BehindALink) {
   ASSERT_TRUE(readFile(target) == before);
 }
 
-TEST(CheckpointTest, WithoutHistoryLoads) {
+TEST(CheckpointTest, RefusesWithoutHistory) {
   std::string good = goodFile();
   Json header = headerOf(good);
   for (const char *name : {"state.p.w.bsr.ever", "state.p.w.bsr.newest"})
     header.erase(name);
   Folder folder;
-  std::string path = folder.file("old");
+  std::string path = folder.file("bare");
   // Its tensors stand last.
   writeFile(path, sealed(withHeader(good.substr(0, good.size() - 16), header)));
   Step step = loadFake();
   Session session = trained(step, 3);
-  ASSERT_TRUE(succeeds(bsr_session_load(session.get(), path.c_str())));
-  ASSERT_EQ(statisticsOf(session).ever_stored, 6);
-  ASSERT_TRUE(succeeds(updatePatterns(session, 0.5, nullptr)));
-  ASSERT_EQ(statisticsOf(session).newest, 0);
+  ASSERT_TRUE(fails(bsr_session_load(session.get(), path.c_str()),
+                    BSR_INVALID_CHECKPOINT,
+                    "expected tensor 'state.p.w.bsr.ever' in checkpoint '" +
+                        path + "', but got none"));
 }
 
 TEST(CheckpointTest, RefusesMetadataThatIsNoUTF8) {

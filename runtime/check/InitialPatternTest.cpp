@@ -336,8 +336,8 @@ TEST(PatternTest, DensitiesByErdosRenyi) {
     }
     double density = double(numbers.below(101)) / 100;
     std::vector<double> densities(size_t(count), -1);
-    ASSERT_TRUE(succeeds(bsr_erk_densities(count, rows.data(), cols.data(),
-                                           density, densities.data())));
+    ASSERT_TRUE(succeeds(bsr_erdos_renyi_densities(
+        count, rows.data(), cols.data(), nullptr, density, densities.data())));
     double all = 0, stored = 0, scale = -1;
     for (size_t i = 0; i < size_t(count); ++i) {
       double elements = double(rows[i]) * double(cols[i]);
@@ -362,9 +362,18 @@ TEST(PatternTest, DensitiesByErdosRenyi) {
   int64_t rows[] = {768, 768, 768, 768, 768, 3072};
   int64_t cols[] = {768, 768, 768, 768, 3072, 768};
   double densities[6];
-  ASSERT_TRUE(succeeds(bsr_erk_densities(6, rows, cols, 0.1, densities)));
+  ASSERT_TRUE(succeeds(
+      bsr_erdos_renyi_densities(6, rows, cols, nullptr, 0.1, densities)));
   ASSERT_LT(std::fabs(densities[0] - 51.2 * 1536 / 589824), 1e-12);
   ASSERT_LT(std::fabs(densities[5] - 51.2 * 3840 / 2359296), 1e-12);
+  // A convolution of 64 to 128 channels with windows of 3 x 3 counts 64, 128,
+  // 3 and 3, beside a matrix of 100 x 100; by hand, 0.1 * 83728 / (198 + 200).
+  int64_t outs[] = {128, 100}, ins[] = {64 * 9, 100}, extents[] = {198, 200};
+  double scale = 0.1 * 83728 / 398;
+  ASSERT_TRUE(succeeds(
+      bsr_erdos_renyi_densities(2, outs, ins, extents, 0.1, densities)));
+  ASSERT_LT(std::fabs(densities[0] - scale * 198 / 73728), 1e-12);
+  ASSERT_LT(std::fabs(densities[1] - scale * 200 / 10000), 1e-12);
 }
 
 TEST(PatternTest, DensitiesOfAnyOrder) {
@@ -372,12 +381,14 @@ TEST(PatternTest, DensitiesOfAnyOrder) {
   constexpr int count = 6;
   int64_t rows[] = {7, 13, 101, 768, 55, 3}, cols[] = {11, 97, 3, 30, 768, 5};
   double densities[count];
-  ASSERT_TRUE(succeeds(bsr_erk_densities(count, rows, cols, 0.1, densities)));
+  ASSERT_TRUE(succeeds(
+      bsr_erdos_renyi_densities(count, rows, cols, nullptr, 0.1, densities)));
   for (int shift = 1; shift < count; ++shift) {
     std::rotate(rows, rows + 1, rows + count);
     std::rotate(cols, cols + 1, cols + count);
     double others[count];
-    ASSERT_TRUE(succeeds(bsr_erk_densities(count, rows, cols, 0.1, others)));
+    ASSERT_TRUE(succeeds(
+        bsr_erdos_renyi_densities(count, rows, cols, nullptr, 0.1, others)));
     for (int i = 0; i < count; ++i)
       ASSERT_EQ(others[i], densities[(i + shift) % count]);
   }
@@ -386,15 +397,21 @@ TEST(PatternTest, DensitiesOfAnyOrder) {
 TEST(PatternTest, DensitiesRefuse) {
   int64_t rows[] = {8, 0}, cols[] = {8, 8};
   double densities[2];
-  ASSERT_TRUE(fails(bsr_erk_densities(0, rows, cols, 0.1, densities),
-                    BSR_INVALID_ARGUMENT,
-                    "expected at least 1 matrix, but got 0"));
-  ASSERT_TRUE(fails(
-      bsr_erk_densities(2, rows, cols, 0.1, densities), BSR_INVALID_ARGUMENT,
-      "expected the sizes of matrix 1 to be positive, but got 0x8"));
-  ASSERT_TRUE(fails(bsr_erk_densities(1, rows, cols, 1.5, densities),
-                    BSR_INVALID_ARGUMENT,
-                    "expected a density in [0, 1], but got 1.5"));
+  ASSERT_TRUE(
+      fails(bsr_erdos_renyi_densities(0, rows, cols, nullptr, 0.1, densities),
+            BSR_INVALID_ARGUMENT, "expected at least 1 matrix, but got 0"));
+  ASSERT_TRUE(
+      fails(bsr_erdos_renyi_densities(2, rows, cols, nullptr, 0.1, densities),
+            BSR_INVALID_ARGUMENT,
+            "expected the sizes of matrix 1 to be positive, but got 0x8"));
+  int64_t none[] = {0};
+  ASSERT_TRUE(
+      fails(bsr_erdos_renyi_densities(1, cols, cols, none, 0.1, densities),
+            BSR_INVALID_ARGUMENT,
+            "expected the extents of matrix 0 to be positive, but got 0"));
+  ASSERT_TRUE(
+      fails(bsr_erdos_renyi_densities(1, rows, cols, nullptr, 1.5, densities),
+            BSR_INVALID_ARGUMENT, "expected a density in [0, 1], but got 1.5"));
 }
 
 TEST(PatternTest, DensitiesOfGradualPruning) {

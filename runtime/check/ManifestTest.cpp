@@ -221,6 +221,15 @@ TEST(StepTest, RefusesWrongManifests) {
       {"/buffers/0/origin", "{\"shape\": [4]}",
        "expected 'name' of 'origin' of buffer 0 of @ to be a string, but got "
        "nothing"},
+      {"/buffers/0/origin",
+       "{\"name\": \"w\", \"shape\": [4], \"offsets\": [0], \"sizes\": [2, 2]}",
+       "expected 'sizes' of 'origin' of buffer 0 of @ to be as many extents as "
+       "the shape has, but got [2,2]"},
+      {"/buffers/0/origin",
+       "{\"name\": \"w\", \"shape\": [4], \"offsets\": [0], \"sizes\": [3]}",
+       "expected 'sizes' of 'origin' of buffer 0 of @ to be of as many "
+       "elements "
+       "as the matrix has, but got [3]"},
       {"/patterns/0/masks", "{}",
        "expected 'masks' of pattern 0 of @ to be an array, but got {}"},
       {"/patterns/0/masks",

@@ -46,7 +46,7 @@ static std::vector<bsr_pattern_update> dueOf(const Updates &updates,
 
 /// A weight of blocks of 1x1 with a slot for each, and scores.
 static bsr_sparse_weight square(const char *name, int64_t size = 10) {
-  return {name, size, size, 1, 1, size * size, 0, 0, 1};
+  return {name, size, size, 1, 1, size * size, 0, 0, 1, 0};
 }
 
 static std::string textOf(const Rules &rules) {
@@ -202,7 +202,8 @@ TEST(SparsityTest, RefusesValues) {
     value(name, "\"a\\u0000b\"", text + "'a\\x00b'");
   }
   value("method", "\"snfs\"", "one of static, set, rigl, gmp, but got 'snfs'");
-  value("distribution", "\"er\"", "one of uniform, erk, global, but got 'er'");
+  value("distribution", "\"dense\"",
+        "one of uniform, erk, er, global, but got 'dense'");
   value("init", "\"ones\"", "one of random, largest, file, but got 'ones'");
   value("schedule", "\"step\"",
         "one of cosine, linear, constant, but got "
@@ -262,9 +263,10 @@ TEST(SparsityTest, RefusesTogether) {
           start + "initial_density' to be left out for another method than "
                   "gmp, but got 0.5");
   refuses(R"({"distribution": "global"})",
-          start + "distribution' to be uniform or erk for another method than "
-                  "gmp, which ranks the blocks of several weights, but got "
-                  "global");
+          start +
+              "distribution' to be uniform, erk or er for another method than "
+              "gmp, which ranks the blocks of several weights, but got "
+              "global");
   refuses(R"({"init": "largest", "fan_in": "rows"})",
           start + "fan_in' to be dense for init largest, whose values are "
                   "those of dense weights, but got rows");
@@ -297,11 +299,11 @@ TEST(SparsityTest, GlobalDensities) {
   // Blocks of all matrices of the group but a frozen one, one with a density of
   // its own, and one whose pattern stays: 64 and 16 of 256 and 64.
   std::vector<bsr_sparse_weight> weights = {
-      {"a", 32, 32, 2, 2, 256, 0, 0, 0},
-      {"b", 16, 16, 2, 2, 64, 0, 0, 0},
-      {"own", 16, 16, 2, 2, 64, 0, 0, 0},
-      {"cold", 16, 16, 2, 2, 64, 0, 1, 0},
-      {"still", 16, 16, 2, 2, 64, 1, 0, 0}};
+      {"a", 32, 32, 2, 2, 256, 0, 0, 0, 0},
+      {"b", 16, 16, 2, 2, 64, 0, 0, 0, 0},
+      {"own", 16, 16, 2, 2, 64, 0, 0, 0, 0},
+      {"cold", 16, 16, 2, 2, 64, 0, 1, 0, 0},
+      {"still", 16, 16, 2, 2, 64, 1, 0, 0, 0}};
   Updates updates =
       plan(read(R"({"method": "gmp", "density": 0.25, "distribution": "global",
     "initial_density": 0.5, "densities": {"own": 0.125}, "every": 10,
@@ -332,12 +334,32 @@ TEST(SparsityTest, GlobalDensities) {
   refusesPlan(global, weights,
               "expected blocks of one size in the group 'sparsity' with "
               "distribution global, but got 2x2 of 'a' and 2x4 of 'b'");
-  weights[1] = {"b", 16, 16, 0, 0, 0, 0, 0, 0};
+  weights[1] = {"b", 16, 16, 0, 0, 0, 0, 0, 0, 0};
   refusesPlan(
       global, weights,
-      "expected configuration key 'sparsity.distribution' to be uniform "
-      "or erk where processes have parts of the weights, but got global "
+      "expected configuration key 'sparsity.distribution' to be uniform, "
+      "erk or er where processes have parts of the weights, but got global "
       "for 'b'");
+}
+
+// By erk a weight counts the extents of its array, by er its rows and columns.
+TEST(SparsityTest, Extents) {
+  std::vector<bsr_sparse_weight> weights = {
+      square("a"), {"b", 8, 18, 1, 1, 144, 0, 0, 1, 0}};
+  weights[1].extents = 8 + 2 + 3 + 3;
+  for (const char *distribution : {"erk", "er"}) {
+    Updates updates = plan(read(std::string(R"({"density": 0.25,
+      "method": "static", "distribution": ")") +
+                                distribution + "\"}"),
+                           40, weights);
+    int64_t rows[] = {10, 8}, cols[] = {10, 18}, extents[] = {20, 16};
+    bool isErk = std::string(distribution) == "erk";
+    double densities[2];
+    ASSERT_TRUE(succeeds(bsr_erdos_renyi_densities(
+        2, rows, cols, isErk ? extents : nullptr, 0.25, densities)));
+    for (int64_t i : {0, 1})
+      ASSERT_EQ(ruleOf(updates, i).density, densities[i]);
+  }
 }
 
 TEST(SparsityTest, Arguments) {
@@ -352,9 +374,10 @@ TEST(SparsityTest, Arguments) {
       fails(bsr_updates_create(any.get(), -1, 0, nullptr, &made),
             BSR_INVALID_ARGUMENT,
             "expected steps and a count of at least 0, but got -1 and 0"));
-  refusesPlan("{}", {{"w", 10, 10, 3, 1, 4, 0, 0, 0}},
-              "expected weight 'w' to have slots, and sizes that its block "
-              "divides, but got 4, 10x10 and 3x1");
+  refusesPlan(
+      "{}", {{"w", 10, 10, 3, 1, 4, 0, 0, 0, 0}},
+      "expected weight 'w' to have slots, extents, and sizes that its block "
+      "divides, but got 4, 0, 10x10 and 3x1");
   Updates updates = plan(any, 40, {square("w")});
   bsr_weight_rule rule;
   ASSERT_TRUE(fails(bsr_updates_rule(updates.get(), 1, &rule),
@@ -407,7 +430,7 @@ TEST(SparsityTest, RefusesPlans) {
   refusesPlan(
       R"({"method": "gmp", "density": 0.2, "initial_density": 0.47, "every": 3})",
       two, sentence);
-  two[0] = {"a", 3, 1, 1, 1, 1, 0, 0, 0};
+  two[0] = {"a", 3, 1, 1, 1, 1, 0, 0, 0, 0};
   two[1].is_static = 1;
   // As many digits as it takes: 0.666667 of a large matrix is another number.
   refusesPlan(R"({"density": 0.6})", two,
@@ -420,8 +443,8 @@ TEST(SparsityTest, Rules) {
   // Densities of one expression, by erk, of a weight of another process, which
   // takes its share, and of one whose pattern stays, which takes none.
   std::vector<bsr_sparse_weight> weights = {
-      square("a", 8),  {"b", 16, 8, 2, 2, 32, 0, 0, 1},
-      square("own"),   {"far", 16, 16, 0, 0, 0, 0, 0, 0},
+      square("a", 8),  {"b", 16, 8, 2, 2, 32, 0, 0, 1, 0},
+      square("own"),   {"far", 16, 16, 0, 0, 0, 0, 0, 0, 0},
       square("still"), square("other")};
   weights[4].is_static = 1;
   Updates updates = plan(read(R"([{"match": "^(a|b|own|far|still)$",
@@ -432,7 +455,8 @@ TEST(SparsityTest, Rules) {
                          40, weights);
   int64_t rows[] = {8, 16, 16}, cols[] = {8, 8, 16};
   double densities[3];
-  ASSERT_TRUE(succeeds(bsr_erk_densities(3, rows, cols, 0.25, densities)));
+  ASSERT_TRUE(succeeds(
+      bsr_erdos_renyi_densities(3, rows, cols, nullptr, 0.25, densities)));
   ASSERT_EQ(ruleOf(updates, 0).density, densities[0]);
   ASSERT_EQ(ruleOf(updates, 0).blocks, bsr_density_blocks(densities[0], 64));
   ASSERT_EQ(ruleOf(updates, 1).blocks, bsr_density_blocks(densities[1], 32));
@@ -604,7 +628,7 @@ TEST(SparsityTest, AsBefore) {
     std::vector<bsr_sparse_weight> weights;
     for (const Json &w : row["weights"])
       weights.push_back({w[0].get_ref<const std::string &>().c_str(), w[1],
-                         w[2], w[3], w[4], w[5], 0, 0, 1});
+                         w[2], w[3], w[4], w[5], 0, 0, 1, 0});
     int64_t steps = row["steps"];
     Updates updates = plan(read(row["sparsity"].dump()), steps, weights);
     for (size_t i = 0; i < weights.size(); ++i) {

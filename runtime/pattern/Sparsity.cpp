@@ -33,9 +33,10 @@ static const std::vector<GroupKey> &keys() {
        share},
       {"distribution",
        &Group::distribution,
-       "how density is distributed over the weights of the group; global, of "
-       "gmp: as the largest blocks of all of them are",
-       {0, 0, {"uniform", "erk", "global"}}},
+       "how density is distributed over the weights of the group: alike; by "
+       "the extents of their arrays, or of their matrices; global, of gmp: as "
+       "the largest blocks of all of them are",
+       {0, 0, {"uniform", "erk", "er", "global"}}},
       {"densities", &Group::densities,
        "densities of weights by regular expressions, apart from distribution",
        share},
@@ -335,12 +336,13 @@ static void check(const Group &group, const std::string &where) {
           group.newState);
   require(group.newRamp != 1 && group.newRamp <= 1 << 24, "new_ramp",
           "to be 0, or from 2 to ", 1 << 24, ", but got ", group.newRamp);
-  require(group.distribution != "global" || group.method == "gmp",
-          "distribution",
-          "to be uniform or erk for another method than gmp, which ranks the "
-          "blocks of several weights, but got global");
+  require(
+      group.distribution != "global" || group.method == "gmp", "distribution",
+      "to be uniform, erk or er for another method than gmp, which ranks the "
+      "blocks of several weights, but got global");
   require(group.distribution == "uniform" || group.density > 0, "density",
-          "to have a value to distribute by erk, but got none");
+          "to have a value to distribute by ", group.distribution,
+          ", but got none");
 }
 
 /// Fails unless all of `groups` say the same of what a step has for all of its

@@ -90,14 +90,15 @@ static void requireWeight(const bsr_sparse_weight &weight) {
   auto divides = [](int64_t block, int64_t size) {
     return block > 0 && size % block == 0;
   };
-  bool isRight = weight.rows > 0 && weight.cols > 0 && weight.slots >= 0 &&
+  bool isRight = weight.rows > 0 && weight.cols > 0 && weight.extents >= 0 &&
+                 weight.slots >= 0 &&
                  (!weight.slots || (divides(weight.block_rows, weight.rows) &&
                                     divides(weight.block_cols, weight.cols)));
   if (!isRight)
     fail("expected weight '", weight.name,
-         "' to have slots, and sizes that its block divides, but got ",
-         weight.slots, ", ", weight.rows, "x", weight.cols, " and ",
-         weight.block_rows, "x", weight.block_cols);
+         "' to have slots, extents, and sizes that its block divides, but got ",
+         weight.slots, ", ", weight.extents, ", ", weight.rows, "x",
+         weight.cols, " and ", weight.block_rows, "x", weight.block_cols);
 }
 
 bsr_updates::bsr_updates(const bsr_sparsity &sparsity, int64_t steps,
@@ -171,7 +172,7 @@ void bsr_updates::distribute(size_t index, const bsr_sparse_weight *given,
                              const std::vector<int64_t> &members) {
   const SparsityGroup &group = groups[index];
   std::vector<Weight *> shared; // without a density of their own
-  std::vector<int64_t> rows, cols;
+  std::vector<int64_t> rows, cols, extents;
   for (int64_t member : members) {
     if (given[member].is_static)
       continue;
@@ -202,11 +203,16 @@ void bsr_updates::distribute(size_t index, const bsr_sparse_weight *given,
     shared.push_back(&weight);
     rows.push_back(given[member].rows);
     cols.push_back(given[member].cols);
+    extents.push_back(given[member].extents
+                          ? given[member].extents
+                          : given[member].rows + given[member].cols);
   }
-  if (group.distribution == "erk" && !shared.empty()) {
+  bool isErk = group.distribution == "erk";
+  if ((isErk || group.distribution == "er") && !shared.empty()) {
     std::vector<double> densities(shared.size());
-    if (bsr_erk_densities(int64_t(shared.size()), rows.data(), cols.data(),
-                          group.density, densities.data()) != BSR_OK)
+    if (bsr_erdos_renyi_densities(int64_t(shared.size()), rows.data(),
+                                  cols.data(), isErk ? extents.data() : nullptr,
+                                  group.density, densities.data()) != BSR_OK)
       fail(bsr_last_error());
     for (size_t i = 0; i < shared.size(); ++i)
       shared[i]->rule.density = densities[i];
@@ -344,7 +350,8 @@ void bsr_updates::requireTogether(const bsr_sparse_weight *given) const {
     std::string name = groupName(size_t(weights[i].rule.group), groups.size());
     if (!weight.slots)
       fail("expected configuration key '", name,
-           ".distribution' to be uniform or erk where processes have parts of "
+           ".distribution' to be uniform, erk or er where processes have parts "
+           "of "
            "the weights, but got global for '",
            weight.name, "'");
     int64_t &first = firsts[size_t(weights[i].rule.group)];

@@ -333,10 +333,10 @@ void Checkpoint::readPatterns() {
   }
 }
 
-/// Reads what a checkpoint before bsr_session_statistics does not hold.
+/// Reads which blocks a pattern ever had, and which are new.
 void Checkpoint::readHistory(const Pattern &pattern) {
   auto &history = histories.emplace_back();
-  if (pattern.isStatic || !file.has(pattern.tensorName(everTensor)))
+  if (pattern.isStatic)
     return;
   auto read = [&](const char *what, int64_t words, int64_t bits) {
     std::string name = pattern.tensorName(what);

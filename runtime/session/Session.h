@@ -135,7 +135,7 @@ struct bsr_session {
   void patternsChanged();
 
   /// Makes the history of a pattern that of a checkpoint: bits as in
-  /// PatternHistory, or nothing of an old checkpoint.
+  /// PatternHistory.
   void loadHistory(int64_t pattern, std::string_view ever,
                    std::string_view newest);
 

@@ -211,6 +211,30 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
   return pattern;
 }
 
+/// The extents of the array that the weight of `pattern` is in the program,
+/// added up: of a convolution's, those of its window, too. `weight` is its
+/// buffer. An extent in which the array has several matrices does not count.
+static int64_t sumExtents(const JsonObject &weight, const Pattern &pattern) {
+  int64_t ofMatrix = pattern.rows + pattern.cols;
+  if (!weight.has("origin"))
+    return ofMatrix;
+  JsonObject origin = weight.object("origin");
+  std::vector<int64_t> shape = origin.integers("shape");
+  std::vector<int64_t> sizes = origin.integers("sizes");
+  if (sizes.size() != shape.size())
+    origin.refuse("sizes", "as many extents as the shape has");
+  double elements = 1;
+  int64_t sum = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    elements *= double(sizes[i]);
+    if (sizes[i] > 1 || shape[i] == 1)
+      sum += sizes[i];
+  }
+  if (elements != double(pattern.rows) * double(pattern.cols))
+    origin.refuse("sizes", "of as many elements as the matrix has");
+  return shape.size() > 2 ? sum : ofMatrix;
+}
+
 static Timer parseTimer(const JsonObject &object) {
   return {object.text("kernel"), object.text("kind"), object.text("operands"),
           object.integer("flops"), object.integer("bytes")};
@@ -490,6 +514,9 @@ Manifest sparse_opt::parseManifest(const char *text, const std::string &where) {
   for (size_t i = 0; i < patterns.size(); ++i)
     manifest.patterns.push_back(parsePattern(element(patterns, "pattern", i),
                                              int64_t(buffers.size()), where));
+  for (Pattern &pattern : manifest.patterns)
+    pattern.extents =
+        sumExtents(element(buffers, "buffer", size_t(pattern.weight)), pattern);
   if (object.has("communicates"))
     manifest.communicates = object.boolean("communicates");
   if (object.has("accumulates") && object.boolean("accumulates"))

@@ -329,8 +329,9 @@ bsr_status bsr_step_pattern(const bsr_step *step, int64_t index,
     requireIndex(index, bsr_step_num_patterns(step), "patterns");
     const Pattern &pattern = step->manifest.patterns[index];
     *info = {pattern.name.c_str(), pattern.rows,      pattern.cols,
-             pattern.blockRows,    pattern.blockCols, pattern.slots,
-             pattern.density,      pattern.isStatic,  pattern.weight};
+             pattern.extents,      pattern.blockRows, pattern.blockCols,
+             pattern.slots,        pattern.density,   pattern.isStatic,
+             pattern.weight};
   });
 }
 

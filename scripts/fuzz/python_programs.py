@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Random training programs in Python, as text that imports a door (door_jax, door_torch).
+"""Random training programs in Python, as text that imports a framework (framework_jax, framework_torch).
 
 A program has weights, a batch, `forward(p, b) -> (loss, metrics)`, and a step, in words that both frameworks have
 and in those of one. Activations are `[tokens, features]`; shapes come from short lists, so that what a framework compiles
@@ -43,7 +43,7 @@ class Draft:
     """A program under construction."""
 
     seed: int
-    door: str
+    framework: str
     without: set
     random: np.random.Generator = None
     lines: list = field(default_factory=list)
@@ -268,7 +268,7 @@ def shapes(d, x):
         return d.value(f"concat([{a}, {a} * 0.5], 0)", (2 * tokens, width)) if tokens <= 8 else x
     if way == "repeat":
         return d.value(f"{a} + mean({a}, 0)[None]", x.shape)
-    return d.value(f"{a}[::2]" if tokens > 1 else a, (-(-tokens // 2), width)) if d.door == "torch" else x
+    return d.value(f"{a}[::2]" if tokens > 1 else a, (-(-tokens // 2), width)) if d.framework == "torch" else x
 
 
 def selected(d, x):
@@ -285,7 +285,7 @@ def selected(d, x):
         test = d.choose(["> 0.0", "< 0.5", ">= -1.0", "== 0.5", "!= 0.0"])
         return d.value(f"where(constant({numbers}, {a}) {test}, {a}, {a} * 0.3)", x.shape)
     if way == "integers":
-        kind = d.choose(["int8", "int16", "int32"] if d.door == "jax" else ["int8", "int32", "int64"])
+        kind = d.choose(["int8", "int16", "int32"] if d.framework == "jax" else ["int8", "int32", "int64"])
         if kind == "int16":
             values = d.value(f'cast({d.input(x.shape, "int32", -200, 200).name}, "int16")', x.shape).name
         else:
@@ -346,7 +346,7 @@ def reduced(d, x):
 
 def scattered(d, x):
     """Sums of entries at places of the batch, along either dimension."""
-    if d.door != "jax" or not d.allowed("scatter"):
+    if d.framework != "jax" or not d.allowed("scatter"):
         return x
     (tokens, width), count = x.shape, d.choose([4, 8])
     axis = int(d.random.integers(2))
@@ -363,7 +363,7 @@ def scattered(d, x):
 
 def outside(d, x):
     """A loop or a branch that reads activations, weights and numbers from outside."""
-    if d.door != "jax" or not d.allowed("control"):
+    if d.framework != "jax" or not d.allowed("control"):
         return x
     way = d.choose(["while", "fori", "scan", "cond", "switch", "checkpoint", "nested"])
     d.count("control." + way)
@@ -420,9 +420,9 @@ def metric_of(d, x):
         return a
     ways = [a, f"norm({a})", f"mean({a}, 0)", f"largest({a}, 1)", f"{a}.T", f"clip({a} / (largest(absolute({a}), 1)[:, None] + 0.1), -0.5, 0.5)",
             f"tril({a}, -1)", f"triu({a}, 1)", f"outer({a}[:, 0], {a}[0])", f"argmax({a}, 1)", f"real({a} > 0.1, {a})"]
-    if d.door == "jax":
+    if d.framework == "jax":
         ways += [f"jax.grad(lambda t: total(sin({way.replace(a, 't')}) ** 2))(stop({a}))" for way in ways[1:6] if way != a]
-    if d.door == "jax" and min(x.shape) > 2:
+    if d.framework == "jax" and min(x.shape) > 2:
         noise = f"({a} + 0.01 * {d.input(x.shape).name})"
         ways += [f"jnp.corrcoef({noise}, rowvar=False)",
                  f"jax.grad(lambda t: total(jnp.corrcoef(t.T) ** 2))({noise})"] * 2
@@ -461,7 +461,7 @@ def forward(d, layers):
     # Both of what is clipped and of its gradient, with what else reads the activation: of one column it is 1, and 0, and of
     # a column without variance it is 0 / 0.
     wide = [v for v in [*d.values, x] if v.shape[1] > 1]
-    if d.door == "jax" and d.chance(0.2) and wide:
+    if d.framework == "jax" and d.chance(0.2) and wide:
         pair = d.choose(wide)
         a = f"({pair.name} + 0.01 * {d.input(pair.shape).name})"
         metrics["pair"] = f"jnp.corrcoef({a}.T)"
@@ -508,8 +508,8 @@ class Program:
     classes: set
 
 
-HEAD = '''"""Program {seed} of scripts/fuzz-programs --door {door}: python3 scripts/fuzz-programs --replay DIR runs it again."""
-from fuzz.door_{door} import *
+HEAD = '''"""Program {seed} of scripts/fuzz-programs --framework {framework}: python3 scripts/fuzz-programs --replay DIR runs it again."""
+from fuzz.framework_{framework} import *
 
 SEED = {seed}
 WEIGHTS = {weights}
@@ -522,10 +522,10 @@ STEPS = {steps}  # before the first update of patterns, and behind it
 '''
 
 
-def generate(seed, door, without=()):
+def generate(seed, framework, without=()):
     """The program of `seed`."""
-    d = Draft(seed, door, set(without))
-    steps = python_steps.STEPS_OF[door]
+    d = Draft(seed, framework, set(without))
+    steps = python_steps.STEPS_OF[framework]
     form = d.choose(list(steps)) if d.chance(0.55) else "plain"
     if form not in ("plain", "clipped", "returned", "copies") and not d.allowed("inner"):
         form = "plain"
@@ -533,7 +533,7 @@ def generate(seed, door, without=()):
     d.count("step." + form)
     text = forward(d, int(d.random.integers(1, 4)))
     special = make_special(d)
-    prefix = "params." if door == "jax" else ""
+    prefix = "params." if framework == "jax" else ""
     found = [f"match={prefix}{name}$ {rest}" for name, rest in marks(d, special)]
     if d.example:
         examples = d.choose([1, 3, 4, 8])
@@ -542,7 +542,7 @@ def generate(seed, door, without=()):
     options = [f"-O{d.choose([0, 1, 1, 1, 2, 3])}"]
     if d.chance(0.15):
         options.append("--target=scalar")
-    text = HEAD.format(seed=seed, door=door, weights=specs, batch=d.batch, marks=found, options=options,
+    text = HEAD.format(seed=seed, framework=framework, weights=specs, batch=d.batch, marks=found, options=options,
                        # Blocks of NaN are ranked by nothing.
                        steps=(2,) if special else (2, 2)) + text + "\n\n" + \
         steps[form](d)

@@ -717,7 +717,7 @@ module attributes {bsr.target = #bsr.gpu<share_tokens = 2>} {
 
 // -----
 
-// expected-error @below {{expected share_outputs and share_tokens on sm_90a alone, but got 'sm_90'}}
+// expected-error @below {{expected share_outputs and share_tokens on a chip with wgmma, but got 'sm_90'}}
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90", share_outputs = 2, share_tokens = 1>} {
 }
 

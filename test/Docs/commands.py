@@ -317,6 +317,7 @@ COMMANDS = {
         "python3 examples/generate.py": Run(needs={"jax"}),
         "scripts/train-llama.sh": Tested("Tools/train-llama.test"),
         "PYTHONPATH=python:examples python3 examples/fashion_mnist.py": Tested("Python/torch/fashion_mnist.py"),
+        "PYTHONPATH=python:examples python3 examples/resnet.py": Tested("Python/torch/resnet.py"),
     },
 }
 

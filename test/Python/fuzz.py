@@ -2,7 +2,7 @@
 #
 # Random JAX programs against JAX: those of fixed seeds.
 
-# RUN: rm -rf %t && %python %src_root/scripts/fuzz-programs --door jax --programs 6 --jobs 2 --output %t/found > %t.log; FileCheck %s < %t.log
+# RUN: rm -rf %t && %python %src_root/scripts/fuzz-programs --framework jax --programs 6 --jobs 2 --output %t/found > %t.log; FileCheck %s < %t.log
 # CHECK-NOT: {{^seed}}
 # CHECK: 6 programs, 6 compiled: 6 ok
 
@@ -19,7 +19,7 @@
 import sys
 from pathlib import Path
 
-PROGRAM = """from fuzz.door_jax import *
+PROGRAM = """from fuzz.framework_jax import *
 
 SEED, WEIGHTS, BATCH = 3, {"w": ((8, 8), "normal")}, {"x": ((4, 8), "normal")}
 MARKS, OPTIONS, STEPS = ["match=params.w$ block=4x4 density=0.5"], ["-O0"], (1,)

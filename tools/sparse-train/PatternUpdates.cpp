@@ -22,7 +22,7 @@ PatternUpdates::PatternUpdates(const bsr_sparsity *rules, int64_t steps,
   for (const WeightShape &weight : allWeights) {
     indices[weight.name] = int64_t(given.size());
     given.push_back({weight.name.c_str(), weight.rows, weight.cols, 0, 0, 0,
-                     weight.isStatic, weight.isFrozen, 0});
+                     weight.isStatic, weight.isFrozen, 0, weight.extents});
   }
   std::vector<bsr_pattern_info> infos(size_t(bsr_step_num_patterns(step)));
   for (size_t i = 0; i < infos.size(); ++i) {

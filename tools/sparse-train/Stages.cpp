@@ -52,8 +52,8 @@ std::vector<WeightShape> train::listWeights(const Session &session,
     bsr_step_pattern(session.step(), i, &info);
     bsr_buffer_info weight;
     bsr_step_buffer(session.step(), info.weight, &weight);
-    own.push_back({info.name, info.rows, info.cols, bool(info.is_static),
-                   !weight.carried});
+    own.push_back({info.name, info.rows, info.cols, info.extents,
+                   bool(info.is_static), !weight.carried});
   }
   std::vector<WeightShape> weights;
   for (int64_t stage = 0; stage < place.stages; ++stage) {
@@ -62,8 +62,8 @@ std::vector<WeightShape> train::listWeights(const Session &session,
     if (place.stages > 1)
       text = ranks.broadcast(std::move(text), stage);
     for (const auto &entry : nlohmann::json::parse(text)) {
-      WeightShape weight{entry[0], entry[1], entry[2],
-                         entry[3], entry[4], stage};
+      WeightShape weight{entry[0], entry[1], entry[2], entry[3],
+                         entry[4], entry[5], stage};
       if (std::none_of(weights.begin(), weights.end(), [&](const auto &known) {
             return known.name == weight.name;
           }))

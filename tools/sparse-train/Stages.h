@@ -32,7 +32,7 @@ struct Place {
 /// A weight with a pattern, of any stage.
 struct WeightShape {
   std::string name;
-  int64_t rows, cols;
+  int64_t rows, cols, extents;
   bool isStatic, isFrozen;
   int64_t stage; ///< the first that has it
 };

@@ -38,6 +38,9 @@ private:
   mutable std::optional<DenseSet<Operation *>> found;
 };
 
+/// Erases the operations of `block` that nothing needs.
+void eraseDead(Block &block);
+
 } // namespace mlir::bsr
 
 #endif // BSR_ANALYSIS_DEPENDENTS_H

@@ -84,8 +84,6 @@ void setTensorMaps(Operation *op, ArrayRef<AffineMap> maps);
 ///
 /// The results are y, or dq, dk and dv, with the dimensions in this order.
 struct AttentionFunction {
-  static constexpr StringLiteral name = "bsr.attention";
-
   /// Whether `attr` is as above.
   static bool isValid(Attribute attr);
   /// What `attr`, which is valid, says.

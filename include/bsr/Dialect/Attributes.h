@@ -54,6 +54,7 @@ struct Discardable {
 inline constexpr Discardable<BSRDialect::AccumulatesAttrHelper> accumulates;
 inline constexpr Discardable<BSRDialect::AliasesAttrHelper> aliases;
 inline constexpr Discardable<BSRDialect::ArenaBytesAttrHelper> arenaBytes;
+inline constexpr Discardable<BSRDialect::AttentionAttrHelper> attention;
 inline constexpr Discardable<BSRDialect::CarriedAttrHelper> carried;
 inline constexpr Discardable<BSRDialect::CommunicatesAttrHelper> communicates;
 inline constexpr Discardable<BSRDialect::DensityAttrHelper> density;

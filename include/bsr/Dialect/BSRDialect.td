@@ -96,7 +96,8 @@ def BSR_Dialect : Dialect {
     `bsr.products` and `bsr.left_dense` (how many products of which kind the step runs),
     `bsr.scores` (where they lie) and `bsr.score_norm`, `bsr.communicates`, `bsr.timers`. For warnings:
     `bsr.unused`, the weights that a program has and its step does not use, and
-    `bsr.unmasked`, those whose gradient was not found. Clusters and kernels say in `bsr.kind`
+    `bsr.unmasked`, those whose gradient was not found. A private function that computes
+    attention says in `bsr.attention` what its arguments are. Clusters and kernels say in `bsr.kind`
     and `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak` and
     `bsr.recomputed` are internal, set by one pass and read by a later one; on those of a cluster, `bsr.root` is
     a part of its plan. A `bsr.constant_pattern` has the `bsr.name` of its weight, a
@@ -116,6 +117,8 @@ def BSR_Dialect : Dialect {
     "::mlir::ArrayAttr":$aliases,
     // Of a step: the bytes of its arena.
     "::mlir::IntegerAttr":$arena_bytes,
+    // Of a private function: it computes attention, or its gradient, of these arguments.
+    "::mlir::DictionaryAttr":$attention,
     // Of an argument: a buffer that the step updates in place.
     "::mlir::UnitAttr":$carried,
     // Of a step: it reduces over the processes of a run.

@@ -335,7 +335,6 @@ def BSR_ReduceVecOp : BSR_Op<"reduce_vec",
     int64_t getNumBatchDims() { return getValues().getType().getRank() - 3; }
   }];
   let hasVerifier = 1;
-  let useCustomPropertiesEncoding = 1;
   let hasCanonicalizeMethod = 1;
 }
 

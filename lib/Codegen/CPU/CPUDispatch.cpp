@@ -6,10 +6,12 @@
 #include "Attention.h"
 #include "ChainNests.h"
 #include "RowKernels.h"
-#include "SingleProducts.h"
+#include "SingleSpMM.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -67,12 +69,32 @@ private:
 };
 } // namespace
 
+/// Makes `buffer` the memory of `tensor`, and of what collapses dimensions of
+/// it: they lie side by side, so that lanes may cross from one to the next.
+static void setBuffer(Emitter &e, Value tensor, Value buffer) {
+  e.setBuffer(tensor, buffer);
+  auto type = cast<MemRefType>(buffer.getType());
+  auto shape = dyn_cast<RankedTensorType>(tensor.getType());
+  if (!shape || type.getShape() != shape.getShape())
+    return; // In panels.
+  for (Operation *user : tensor.getUsers()) {
+    auto collapse = dyn_cast<tensor::CollapseShapeOp>(user);
+    if (!collapse)
+      continue;
+    SmallVector<ReassociationIndices> groups =
+        collapse.getReassociationIndices();
+    if (memref::CollapseShapeOp::isGuaranteedCollapsible(type, groups))
+      setBuffer(e, collapse,
+                memref::CollapseShapeOp::create(e.b, e.loc, buffer, groups));
+  }
+}
+
 LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
                                     KernelBody &kernel) const {
   Emitter emitter(builder, kernel.loc, get(attr));
   emitter.panel = kernel.isCut ? emitter.target.panel() : 0;
   for (auto [argument, buffer] : kernel.inputs)
-    emitter.setBuffer(argument, buffer);
+    setBuffer(emitter, argument, buffer);
   DenseMap<Value, Value> &outputs = kernel.outputs;
   for (auto [value, place] : kernel.plan.places)
     outputs[value] = outputs.lookup(place);
@@ -101,7 +123,7 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
     for (Operation *root : nest)
       for (Value result : root->getResults())
         if (Value buffer = outputs.lookup(result))
-          emitter.setBuffer(result, buffer);
+          setBuffer(emitter, result, buffer);
   }
   return failure(emitter.hasFailed);
 }

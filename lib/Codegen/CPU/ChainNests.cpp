@@ -4,7 +4,7 @@
 
 #include "ChainNests.h"
 #include "LaneSums.h"
-#include "SingleProducts.h"
+#include "SingleSpMM.h"
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"

@@ -3,6 +3,7 @@
 // Makes numbers that a step computes of tensors tensors themselves, and
 // branches that it takes by them selections.
 
+#include "bsr/Analysis/Dependents.h"
 #include "bsr/Codegen/GPU/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -252,10 +253,7 @@ struct LiftNumbers : bsr::impl::BSRLiftNumbersBase<LiftNumbers> {
         numLifted += liftSplat(lifter, op);
     }
     // Numbers that nothing takes any more.
-    for (Block &block : getOperation().getBody())
-      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-        if (isOpTriviallyDead(&op))
-          op.erase();
+    llvm::for_each(getOperation().getBody(), eraseDead);
   }
 };
 } // namespace

@@ -2,6 +2,7 @@
 //
 // Joins launches of one kernel on independent data to one.
 
+#include "bsr/Analysis/Decisions.h"
 #include "bsr/Codegen/GPU/Passes.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -313,9 +314,15 @@ void MergeLaunches::mergeIn(func::FuncOp step) {
     order.back()->launches.push_back(launch);
     llvm::append_range(order.back()->accesses, accesses);
   }
-  for (const auto &group : order)
-    if (group->launches.size() > 1)
-      merge(group->launches);
+  for (const auto &group : order) {
+    gpu::LaunchFuncOp first = group->launches.front();
+    if (group->launches.size() == 1 || !decide("bsr-merge-launches", first))
+      continue;
+    PassRemark::passed("bsr-merge-launches", "LaunchesMerged", first)
+        .add("Kernel", first.getKernelName())
+        .add("Launches", group->launches.size());
+    merge(group->launches);
+  }
 }
 
 void MergeLaunches::runOnOperation() {

@@ -11,6 +11,7 @@
 #include "ShareKeys.h"
 #include "SplitBatches.h"
 #include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
@@ -235,9 +236,7 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
       }
     shareKeys(block);
     narrowAttention(block);
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    eraseDead(block);
     patterns.clear();
   }
 

@@ -7,6 +7,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attention.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Attention/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -239,10 +240,8 @@ struct ImportAttention : bsr::impl::BSRImportAttentionBase<ImportAttention> {
     SmallVector<SmallVector<Call, 2>> attentions;
     for (auto op : step->getBody().front().getOps<func::CallOp>()) {
       auto callee = symbols.lookup<func::FuncOp>(op.getCallee());
-      auto attr =
-          callee
-              ? callee->getAttrOfType<DictionaryAttr>(AttentionFunction::name)
-              : DictionaryAttr();
+      DictionaryAttr attr =
+          callee ? attrs::attention.get(callee) : DictionaryAttr();
       if (!attr)
         continue;
       Call call{op, AttentionFunction(attr)};

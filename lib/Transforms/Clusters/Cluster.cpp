@@ -8,6 +8,7 @@
 #include "Pieces.h"
 #include "bsr/Analysis/ClusterPlan.h"
 #include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -139,13 +140,6 @@ static void remarkCluster(LaunchOp launch, const Groups::Group &group,
       .add("Roots", roots)
       .add("Plan", plan.chain ? "chain" : "nests")
       .add("FLOPs", flops);
-}
-
-/// Erases the operations of `block` that nothing needs.
-static void eraseDead(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-    if (isOpTriviallyDead(&op))
-      op.erase();
 }
 
 /// True if `func` is a step as the front ends write it.

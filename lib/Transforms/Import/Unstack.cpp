@@ -4,6 +4,7 @@
 
 #include "Arguments.h"
 #include "Stacks.h"
+#include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/Slices.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/BSR.h"
@@ -189,10 +190,7 @@ struct Unstack : bsr::impl::BSRUnstackBase<Unstack> {
       stacks.takeApart();
       partitions = getPartitions(func);
     } while (hasStacks(partitions));
-    for (Operation &op :
-         llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    eraseDead(func.getBody().front());
     return success();
   }
 };

@@ -3,6 +3,7 @@
 // Lays activations out feature-major, so that vectors run along tokens.
 
 #include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Lanes.h"
 #include "bsr/Analysis/PassOrder.h"
@@ -90,9 +91,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     for (Operation &op : llvm::make_early_inc_range(block))
       rewrite(&op);
     markLanes(block);
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    eraseDead(block);
     orders.clear();
     copies.clear();
   }

@@ -26,11 +26,6 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-static int64_t getNumElements(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type ? type.getNumElements() : 1;
-}
-
 /// True if `op` has the product or sum of its body in floating point for each
 /// of its results: the mean of which over processes is that of a larger batch.
 static bool isSum(linalg::LinalgOp op) {
@@ -77,7 +72,7 @@ static bool visitEntries(OpResult result, function_ref<void(Value)> visit) {
   bool isElementWise = linalgOp || op->hasTrait<OpTrait::Elementwise>();
   for (Value operand : op->getOperands())
     // What is broadcast is a factor, not a gradient.
-    if (!isElementWise || getNumElements(operand) == getNumElements(result))
+    if (!isElementWise || countElements(operand) == countElements(result))
       visit(operand);
   return true;
 }

@@ -68,6 +68,10 @@ class Convolution(Linear):
         self.padding = padding
 
     @property
+    def extents(self) -> int:
+        return self.out_channels + self.in_channels + sum(self.kernel_size)
+
+    @property
     def mark_dims(self) -> tuple[str, ...]:
         """What the dimensions of the dense convolution's weight are to a mark."""
         return ("row", *["col"] * (self.dims + 1))

@@ -77,6 +77,11 @@ class Blocks(torch.nn.Module):
         return _linear.matrix_of(self.weight, *self.shape)
 
     @property
+    def extents(self) -> int:
+        """Those of the dense weight, added up, by which `erk` distributes a density."""
+        return sum(self.shape)
+
+    @property
     def density(self) -> float:
         """The share of the blocks that is stored."""
         rows, cols = self.matrix.grid

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -111,7 +112,10 @@ class Sparsity:
         _updates.require_alike(layers)
         self._history = _statistics.History()
         self._see_all(layers)
-        patterns = _updates.compiled(layers).patterns
+        patterns = [
+            dataclasses.replace(p, extents=layers[p.name].extents)
+            for p in _updates.compiled(layers).patterns
+        ]
         self._updates = Updates(
             rules, steps, [Member(p, is_frozen=False, has_scores=True) for p in patterns]
         )

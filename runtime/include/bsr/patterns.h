@@ -305,13 +305,16 @@ BSR_API double bsr_drop_fraction(bsr_schedule schedule, double drop, double t);
 BSR_API double bsr_gmp_density(double start, double end, double t);
 
 /// Distributes `density` over `count` matrices of `rows[i]` times `cols[i]`
-/// elements by Erdos-Renyi (Evci et al. 2020, there ERK): density i is
-/// min(1, e * (rows[i] + cols[i]) / (rows[i] * cols[i])), with e such that all
-/// matrices together have the density `density`. Matrices at 1 are set aside,
-/// the largest first, and e is found again for the others.
-BSR_API bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
-                                     const int64_t *cols, double density,
-                                     double *densities);
+/// elements by Erdos-Renyi: density i is
+/// min(1, e * extents[i] / (rows[i] * cols[i])), with e such that all matrices
+/// together have the density `density`. Matrices at 1 are set aside, the
+/// largest first, and e is found again for the others. `extents[i]` are
+/// rows[i] + cols[i] (Mocanu et al. 2018), which null stands for, or those of
+/// the array that the matrix is, added up (ERK, Evci et al. 2020).
+BSR_API bsr_status bsr_erdos_renyi_densities(int64_t count, const int64_t *rows,
+                                             const int64_t *cols,
+                                             const int64_t *extents,
+                                             double density, double *densities);
 
 #ifdef __cplusplus
 }

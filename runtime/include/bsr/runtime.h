@@ -56,6 +56,8 @@ typedef struct bsr_buffer_info {
 typedef struct bsr_pattern_info {
   const char *name; // that of the weight
   int64_t rows, cols;
+  int64_t extents; // of the array that the weight is in the program, added up:
+                   // rows + cols, or of a convolution's, its window's, too
   int64_t block_rows, block_cols;
   int64_t slots;     // blocks that the value buffers have room for
   double density;    // the share of blocks asked for when the step was compiled

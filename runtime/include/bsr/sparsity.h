@@ -65,6 +65,8 @@ typedef struct bsr_sparse_weight {
   int32_t is_frozen;  // 1 if the step does not train it: its pattern begins by
                       // its rule, and stays
   int32_t has_scores; // 1 if the step computes scores of its blocks
+  int64_t extents;    // of the array that it is in the program, added up, which
+                      // distribution erk goes by; 0 for rows + cols
 } bsr_sparse_weight;
 
 /// The updates of a run: rules for its weights and its steps. Immutable:

@@ -1,4 +1,8 @@
 // RUN: sparse-opt %s --split-input-file --bsr-outline-launches --inline --bsr-merge-launches --canonicalize | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-outline-launches --inline --bsr-merge-launches --mlir-disable-threading --mlir-debug-counter=bsr-merge-launches-count=0 | FileCheck %s --check-prefix=SKIPPED
+// SKIPPED-NOT: @scale_3
+// RUN: sparse-opt %s --split-input-file --bsr-outline-launches --inline --bsr-merge-launches --mlir-disable-threading --remarks-filter=bsr-merge-launches -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// REMARK: [Passed] LaunchesMerged | Category:bsr-merge-launches | Function=step | Kernel=scale, Launches=3
 
 // Launches of one kernel on other data are one, in the place of the last; what all get is passed once. A launch in between that touches
 // none of their data goes first.

@@ -19,6 +19,7 @@ from pathlib import Path
 import kernels
 import ml_dtypes
 import numpy as np
+import references
 import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
@@ -120,10 +121,9 @@ def rows_cases(chip):
     """Sums, maxima and scans of rows and columns."""
     for shape in ((5, 781), (4, 128)):
         x = normal(*shape)
-        powers = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
         size = triton.next_power_of_2(shape[1])
         yield (f"softmax {shape[0]}x{shape[1]}", kernels.softmax, dict(x=x, y=np.zeros_like(x), columns=shape[1]), dict(SIZE=size), shape[:1],
-               dict(y=powers / powers.sum(1, keepdims=True)), 1e-5, dict(num_warps=8 if size > 512 else 4))
+               dict(y=references.softmax(x.astype(np.float64))[0]), 1e-5, dict(num_warps=8 if size > 512 else 4))
     for kind in (f32, f16):
         rows, columns = 5, 600
         x, weight, bias, dy = normal(rows, columns, kind=kind, scale=2), normal(columns, kind=kind), normal(columns, kind=kind), normal(rows, columns, kind=kind)
@@ -205,29 +205,22 @@ def attention_cases(chip):
     """Flash attention, forward and backward, of two heads."""
     for kind, causal, tokens, width, m, n in ((f16, False, 100, 64, 64, 64), (bf16, True, 64, 32, 64, 32), (f16, True, 128, 64, 64, 64)):
         q, k, v, dy = (normal(2, tokens, width, kind=kind) for _ in range(4))
-        wide_q, wide_k, wide_v, given = (array.astype(np.float64) for array in (q, k, v, dy))
+        wide = [array.astype(np.float64) for array in (q, k, v, dy)]
         scale = width ** -0.5
-        scores = wide_q @ wide_k.transpose(0, 2, 1) * scale
-        if causal:
-            scores = np.where(np.tril(np.ones((tokens, tokens), bool)), scores, -np.inf)
-        most = scores.max(2, keepdims=True)
-        powers = np.exp(scores - most)
-        totals = powers.sum(2, keepdims=True)
-        logarithms = ((most + np.log(totals)) / np.log(2))[..., 0]
-        shares = powers / totals
-        y = shares @ wide_v
+        mask = np.tril(np.ones((tokens, tokens), bool)) if causal else True
+        want = references.attention(*wide, scale=scale, mask=mask)
+        logarithms = ((want.largest + np.log(want.total)) / np.log(2))[..., 0]
         name, tolerance = f"attention {TYPES[kind]} {tokens}x{width}{' causal' * causal}", 1e-2 if kind == bf16 else 2e-3
         yield (name, kernels.attention, dict(q=q, k=k, v=v, y=np.zeros_like(q), logarithms=np.zeros((2, tokens), f32), tokens=tokens, scale=scale),
-               dict(WIDTH=width, M=m, N=n, CAUSAL=causal), (-(-tokens // m), 2), dict(y=y, logarithms=logarithms), tolerance, dict(num_warps=4, num_stages=2))
+               dict(WIDTH=width, M=m, N=n, CAUSAL=causal), (-(-tokens // m), 2), dict(y=want.y, logarithms=logarithms), tolerance, dict(num_warps=4, num_stages=2))
         if tokens % m:
             continue
-        means = (given * y).sum(2)
-        away = shares * (given @ wide_v.transpose(0, 2, 1) - means[..., None]) * scale
+        means = (wide[3] * want.y).sum(2)
         yield (f"{name} gradient", kernels.attention_gradient,
                dict(q=q, k=k, v=v, dy=dy, logarithms=logarithms.astype(f32), means=means.astype(f32),
                     **{name: np.zeros(q.shape, f32) for name in ("dq", "dk", "dv")}, tokens=tokens, scale=scale),
                dict(WIDTH=width, M=32, CAUSAL=causal), (tokens // 32, 2),
-               dict(dq=away @ wide_k, dk=away.transpose(0, 2, 1) @ wide_q, dv=shares.transpose(0, 2, 1) @ given), 4 * tolerance, dict(num_warps=4, num_stages=2))
+               dict(dq=want.dq, dk=want.dk, dv=want.dv), 4 * tolerance, dict(num_warps=4, num_stages=2))
 
 
 def main():

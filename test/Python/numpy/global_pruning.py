@@ -112,7 +112,7 @@ subprocess.run(["sparse-train", "--resume", f"{folder}/whole"], check=True, capt
 assert whole == (folder / "whole/checkpoint-000000020.safetensors").read_bytes()
 print(f"sparse-train: {stored:.0f} of 512 blocks, as a whole run and as one that is resumed")
 
-# CHECK-NEXT: expected configuration key 'sparsity.distribution' to be uniform or erk for another method than gmp, which ranks the blocks of several weights, but got global
+# CHECK-NEXT: expected configuration key 'sparsity.distribution' to be uniform, erk or er for another method than gmp, which ranks the blocks of several weights, but got global
 # CHECK-NEXT: expected blocks of one size in the group 'sparsity' with distribution global, but got 2x2 of 'a' and 4x4 of 'b'
 refuse(Sparsity, step, {"distribution": "global", "density": 0.5}, steps=3)
 step = sparse_opt.compile(TEXT, ["match=^a$ block=2x2 density=1", "match=^b$ block=4x4 density=1"], options=["-O", "1"])

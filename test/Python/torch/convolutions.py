@@ -160,3 +160,35 @@ check_steps(MARKS, torch.bfloat16, 2e-2)
 # CHECK-NEXT: float32: right
 # CHECK-NEXT: float64: right
 # CHECK-NEXT: bfloat16: right
+
+
+def check_densities() -> None:
+    """A density that is distributed by the extents of arrays, and of matrices, beside the
+    formulas of Evci et al. 2020 and Mocanu et al. 2018."""
+    model = nn.Sequential(nn.Conv2d(8, 16, 3, bias=False), nn.Flatten(), nn.Linear(64, 32, bias=False))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0625)
+
+    def train(model: Any, optimizer: Any, batch: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    export = sparse_opt.torch.export(train, model, optimizer, torch.randn(2, 8, 4, 4))
+    marks = [sparse_opt.Mark("0.weight", block=1, density=0.9, dims="row,col,col,col"),
+             sparse_opt.Mark("2.weight", block=1, density=0.9)]  # fmt: skip
+    step = sparse_opt.compile(export, marks, check=0, options=["-O", "1"])
+    conv, linear = 16 * 8 * 9, 64 * 32
+    for name, extents in (("erk", 16 + 8 + 3 + 3), ("er", 16 + 8 * 9)):
+        group = sparse_opt.Group(density=0.3, distribution=name, method="set", every=10)
+        sparse_opt.Sparsity(step, group, steps=100)
+        scale = 0.3 * (conv + linear) / (extents + 64 + 32)
+        want = [int(scale * extents + 0.5), int(scale * 96 + 0.5)]
+        got = [len(step.blocks(weight).col_idx) for weight in ("0.weight", "2.weight")]
+        print(name, got, got == want)
+
+
+check_densities()
+# CHECK-NEXT: erk [{{.*}}] True
+# CHECK-NEXT: er [{{.*}}] True

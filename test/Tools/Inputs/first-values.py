@@ -2,17 +2,10 @@
 #
 # Writes files of first values that a step does not take.
 
-import json
 import sys
 
+import tensor_file
 
-def write(path, name, count):
-    header = {name: {"dtype": "F32", "shape": [count], "data_offsets": [0, 4 * count]}}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text + bytes(4 * count))
-
-
-write(sys.argv[1] + "/other.safetensors", "state.other", 4)
-write(sys.argv[1] + "/shape.safetensors", "state.bias", 3)
+for name, weight, count in (("other", "state.other", 4), ("shape", "state.bias", 3)):
+    zeros = tensor_file.Tensor("F32", [count], bytes(4 * count))
+    tensor_file.write(f"{sys.argv[1]}/{name}.safetensors", {weight: zeros})

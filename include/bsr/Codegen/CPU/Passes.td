@@ -50,7 +50,7 @@ def BSRApproximateMath : Pass<"bsr-approximate-math"> {
 }
 
 def BSRExpandI1 : Pass<"bsr-expand-i1", "ModuleOp"> {
-  let summary = "Make i1 in memory bytes";
+  let summary = "Store i1 as bytes";
   let description = [{
     In memory an i1 has a byte, but LLVM takes a vector of them for bits that lie side
     by side. So buffers of i1, and constants, become buffers of bytes, which are compared
@@ -197,7 +197,7 @@ def BSREmulateDots : Pass<"bsr-emulate-dots", "ModuleOp"> {
 }
 
 def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
-  let summary = "Make bf16 integers";
+  let summary = "Convert bf16 by integer operations";
   let description = [{
     A bf16 is the upper half of an f32, rounded to nearest even. Few processors have
     instructions for the conversion and the C library of Debian 12 has no function;
@@ -235,7 +235,7 @@ def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
 }
 
 def BSRHoistMemory : Pass<"bsr-hoist-memory"> {
-  let summary = "Make memory of work items memory of threads";
+  let summary = "Hoist stack memory out of parallel loops";
   let description = [{
     Kernels pack operands into memory on the stack of a work item. Inside of a
     parallel region of OpenMP, each thread allocates that memory once, before its

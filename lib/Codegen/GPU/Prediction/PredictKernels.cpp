@@ -489,8 +489,10 @@ void bsr::gpu::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
     width = std::max(width, kernel.name.size());
   }
   bool hasMachine = !kernels.empty() && kernels.front().machine;
-  os << "predicted for " << chip.name << " (" << chip.product
-     << "), not run on a device; clocks of each resource, warp instructions "
+  os << "predicted for " << chip.name << " (" << chip.product << ", "
+     << llvm::formatv("{0:f2}", chip.memoryBandwidth / 1e12)
+     << " TB/s), not run on a device; clocks of each resource, warp "
+        "instructions "
      << (hasMachine ? "of machine code " : "") << "and KiB a launch\n"
      << llvm::left_justify("kernel", width)
      << llvm::formatv("{0,9}{1,12}  {2,-11}", "launches", "us each",

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzz import door
+from fuzz import framework
 
 torch.set_num_threads(1)
 
@@ -102,11 +102,11 @@ def weight_names(program):
 
 
 def first_values(program):
-    return door.draw(program.SEED, program.WEIGHTS)
+    return framework.draw(program.SEED, program.WEIGHTS)
 
 
 def batches(program):
-    return door.draw(program.SEED + 1, program.BATCH)
+    return framework.draw(program.SEED + 1, program.BATCH)
 
 
 def tensors(arrays):
@@ -195,7 +195,7 @@ class Rounded(TorchDispatchMode):
 def follow(program, seen, run, scale, kind):
     """One of the reference's runs."""
     roundings = Rounded(run) if kind is np.float64 and run and scale > 1 else contextlib.nullcontext()
-    change = lambda name, array: door.disturb(array, run, name, scale).astype(kind if array.dtype.kind == "f" else array.dtype)
+    change = lambda name, array: framework.disturb(array, run, name, scale).astype(kind if array.dtype.kind == "f" else array.dtype)
     arrays = {n: change(n, a) for n, a in first_values(program).items()}
     batch = tensors({n: change(n, a) for n, a in batches(program).items()})
     masks = [{n: torch.from_numpy(m) for n, m in found.items()} for found in seen]
@@ -218,7 +218,7 @@ def follow(program, seen, run, scale, kind):
 
 def reference(program, seen, scale):
     """What each step returns, and the last state, with an axis of runs."""
-    runs = [follow(program, seen, run, scale, np.float64) for run in range(door.RUNS)]
-    runs += [follow(program, seen, run, scale, np.float32) for run in range(door.ROUNDED_RUNS)]
+    runs = [follow(program, seen, run, scale, np.float64) for run in range(framework.RUNS)]
+    runs += [follow(program, seen, run, scale, np.float32) for run in range(framework.ROUNDED_RUNS)]
     return [{n: np.stack([np.asarray(part[n], np.float64 if part[n].dtype.kind == "f" else None) for part in parts]) for n in parts[0]}
             for parts in zip(*runs)]

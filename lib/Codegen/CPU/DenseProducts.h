@@ -3,8 +3,8 @@
 // The loops of products of two dense tensors whose vectors run along the
 // result.
 
-#ifndef BSR_LIB_CODEGEN_CPU_BROADCASTPRODUCTS_H
-#define BSR_LIB_CODEGEN_CPU_BROADCASTPRODUCTS_H
+#ifndef BSR_LIB_CODEGEN_CPU_DENSEPRODUCTS_H
+#define BSR_LIB_CODEGEN_CPU_DENSEPRODUCTS_H
 
 #include "Contractions.h"
 #include "PairProducts.h"
@@ -128,4 +128,4 @@ private:
 
 } // namespace mlir::bsr::cpu
 
-#endif // BSR_LIB_CODEGEN_CPU_BROADCASTPRODUCTS_H
+#endif // BSR_LIB_CODEGEN_CPU_DENSEPRODUCTS_H

@@ -16,7 +16,7 @@ from jax import lax  # noqa: E402,F401
 from optax import contrib  # noqa: E402,F401
 import sparse_opt.jax  # noqa: E402
 
-from fuzz import door  # noqa: E402
+from fuzz import framework  # noqa: E402
 
 # The words of both frameworks.
 
@@ -100,12 +100,12 @@ def weight_names(program):
 
 
 def first_state(program):
-    params = {n: jnp.asarray(a) for n, a in door.draw(program.SEED, program.WEIGHTS).items()}
+    params = {n: jnp.asarray(a) for n, a in framework.draw(program.SEED, program.WEIGHTS).items()}
     return program.begin(params)
 
 
 def batches(program):
-    return door.draw(program.SEED + 1, program.BATCH)
+    return framework.draw(program.SEED + 1, program.BATCH)
 
 
 def export(program):
@@ -166,7 +166,7 @@ def follow(program, seen, run, states, inputs, store=lambda states, _: states):
 
 def disturbed(tree, run, scale):
     """The arrays of one of the reference's runs."""
-    return jax.tree_util.tree_map_with_path(lambda path, leaf: door.disturb(leaf, run, name_of(path), scale), tree)
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: framework.disturb(leaf, run, name_of(path), scale), tree)
 
 
 def rounded_rows(states, step, scale):
@@ -174,7 +174,7 @@ def rounded_rows(states, step, scale):
     roundings did before it."""
     def change(path, leaf):
         key = f"{name_of(path)}.{step}"
-        return jnp.stack([door.disturb(np.asarray(row), i, key, scale) for i, row in enumerate(leaf)])
+        return jnp.stack([framework.disturb(np.asarray(row), i, key, scale) for i, row in enumerate(leaf)])
     return jax.tree_util.tree_map_with_path(change, states)
 
 
@@ -187,7 +187,7 @@ def reference(program, seen, scale):
     wide, narrow = program.compiled
     with jax.enable_x64(True):
         double = lambda a: jnp.asarray(a, jnp.float64) if np.asarray(a).dtype.kind == "f" else jnp.asarray(a)
-        rows = [jax.tree.map(double, disturbed((whole, inputs), i, scale)) for i in range(door.RUNS)]
+        rows = [jax.tree.map(double, disturbed((whole, inputs), i, scale)) for i in range(framework.RUNS)]
         exact = follow(program, seen, wide, *jax.tree.map(lambda *a: jnp.stack(a), *rows),
                        store=lambda states, step: rounded_rows(states, step, scale))
         exact = [{n: np.asarray(a) for n, a in part.items()} for part in exact]
@@ -195,6 +195,6 @@ def reference(program, seen, scale):
         return exact
     # What is 0 but for roundings, an optimizer may divide by as much.
     rounded = [follow(program, seen, narrow, *jax.tree.map(jnp.asarray, disturbed((whole, inputs), i, scale)))
-               for i in range(door.ROUNDED_RUNS)]
+               for i in range(framework.ROUNDED_RUNS)]
     return [{n: np.concatenate([a, *(np.asarray(run[k][n])[None] for run in rounded)]) for n, a in part.items()}
             for k, part in enumerate(exact)]

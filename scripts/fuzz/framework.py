@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What programs of both frameworks need: their data, masks, and the comparison of a compiled step with its framework.
 
-A framework's own part (door_jax, door_torch) is a module that programs import everything from, with
+A framework's own part (framework_jax, framework_torch) is a module that programs import everything from, with
 
   export(program)            the exported step
   begin, call, state         of the compiled step
@@ -101,13 +101,13 @@ def worst_of(ratios):
     return max(ratios.values(), default=0.0)
 
 
-def run(program, door):
+def run(program, framework):
     """What is wrong with a program, as (kind, message) or None, and notes."""
     notes = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            export = door.export(program)
+            export = framework.export(program)
         except ExportError as error:
             return ("refused", str(error)), notes
         except Exception:
@@ -122,7 +122,7 @@ def run(program, door):
             return ("library", str(error)), notes
         with warnings.catch_warnings(record=True) as messages:
             warnings.simplefilter("always")
-            wrong = follow(program, door, step, notes)
+            wrong = follow(program, framework, step, notes)
         notes["unchecked"] = any("runs unchecked" in str(m.message) for m in messages)
         return wrong, notes
 
@@ -134,12 +134,12 @@ def is_unstable(runs):
                    if a.dtype.kind == "f" and a.size)
 
 
-def follow(program, door, step, notes):
+def follow(program, framework, step, notes):
     """Runs the compiled step beside the framework's."""
     notes["left_dense"] = step.products["left_dense"]
-    names = door.weight_names(program)
+    names = framework.weight_names(program)
     masks = masks_of(step, names)
-    door.begin(program, step, masks)
+    framework.begin(program, step, masks)
     got, kept, seen = [], [], [masks]
     for phase, steps in enumerate(program.STEPS):
         if phase:
@@ -147,13 +147,13 @@ def follow(program, door, step, notes):
             masks = masks_of(step, names)
             seen.append(masks)
         for _ in range(steps):
-            got.append(door.call(program, step))
-    got.append(door.state(program, step))
+            got.append(framework.call(program, step))
+    got.append(framework.state(program, step))
     if notes["unsure"]:
         return None
     for scale in (1.0, 8.0, 64.0):
         # Where a maximum hides what roundings do, runs that change more show it.
-        wanted = door.reference(program, seen, scale)
+        wanted = framework.reference(program, seen, scale)
         worst = [compare(a, b) for a, b in zip(got, wanted)]
         if max(map(worst_of, worst)) <= LIMIT:
             break

@@ -2,7 +2,7 @@
 //
 // Loop nests for bsr.sddmm of single weights, in an order of their own.
 
-#include "SingleProducts.h"
+#include "SingleSpMM.h"
 #include "WeightOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/SaveAndRestore.h"

@@ -2,8 +2,8 @@
 //
 // Loop nests for products of single weights, in an order of their own.
 
-#ifndef BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H
-#define BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H
+#ifndef BSR_LIB_CODEGEN_CPU_SINGLESPMM_H
+#define BSR_LIB_CODEGEN_CPU_SINGLESPMM_H
 
 #include "SparseKernels.h"
 
@@ -26,4 +26,4 @@ void emitOrderedSDDMM(Emitter &e, SDDMMOp op, Value output,
 
 } // namespace mlir::bsr::cpu
 
-#endif // BSR_LIB_CODEGEN_CPU_SINGLEPRODUCTS_H
+#endif // BSR_LIB_CODEGEN_CPU_SINGLESPMM_H

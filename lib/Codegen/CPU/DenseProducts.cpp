@@ -4,7 +4,7 @@
 // result. The loops around a register tile are those of Goto and van de Geijn,
 // "Anatomy of High-Performance Matrix Multiplication" (2008).
 
-#include "BroadcastProducts.h"
+#include "DenseProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"

@@ -2,7 +2,7 @@
 //
 // How a dense product is divided into work items, and what they pack.
 
-#include "BroadcastProducts.h"
+#include "DenseProducts.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
