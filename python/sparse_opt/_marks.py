@@ -269,11 +269,11 @@ def _escaped(name: str) -> str:
 
 
 def _block(value: Any) -> tuple[int, int]:
-    sizes = re.fullmatch(r"([0-9]+)x([0-9]+)", value) if isinstance(value, str) else None
+    sizes = re.fullmatch(r"([0-9]+)(?:x([0-9]+))?", value) if isinstance(value, str) else None
     try:
-        return _given.block((int(sizes[1]), int(sizes[2])) if sizes else value)
+        return _given.block((int(sizes[1]), int(sizes[2] or sizes[1])) if sizes else value)
     except StepError:
-        expected = "block to be an integer from 1, two (rows and columns), or a text like 16x8"
+        expected = "block to be an integer from 1, two (rows and columns), or a text like 16 or 16x8"
         raise _given.refusal(expected, value) from None
 
 

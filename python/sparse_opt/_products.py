@@ -253,15 +253,16 @@ def text_of(
     if wanted.dx or wanted.dw or wanted.scores:
         argument("dy", y)
     if wanted.y:
-        body.append(
-            f"%xw = bsr.spmm %p, %w, %x transpose feature_dim = 1 : {pattern}, {w}, {x} -> {y}"
-        )
-        value = "%xw"
+        bias = b = ""
         if wanted.bias:
+            # Sums begin with it: they are rounded once.
+            bias, b = " bias %b", f", tensor<{matrix.rows}x{kind}>"
             argument("b", f"tensor<{matrix.rows}x{kind}>")
-            body.append(_add_bias(y, f"tensor<{matrix.rows}x{kind}>", kind))
-            value = "%z"
-        z = value
+        body.append(
+            f"%z = bsr.spmm %p, %w, %x{bias} transpose feature_dim = 1 :"
+            f" {pattern}, {w}, {x}{b} -> {y}"
+        )
+        value = z = "%z"
         if wanted.activation:
             value = "%y"
             body.append(_activations.value(wanted.activation, value, z, y, kind))
@@ -301,16 +302,6 @@ def text_of(
 
 
 _MAPS = "affine_map<(t, n) -> (t, n)>", "affine_map<(t, n) -> (n)>"
-
-
-def _add_bias(y: str, b: str, kind: str) -> str:
-    return f"""%e = tensor.empty() : {y}
-  %z = linalg.generic {{indexing_maps = [{_MAPS[0]}, {_MAPS[1]}, {_MAPS[0]}],
-      iterator_types = ["parallel", "parallel"]}} ins(%xw, %b : {y}, {b}) outs(%e : {y}) {{
-  ^bb0(%0: {kind}, %1: {kind}, %2: {kind}):
-    %3 = arith.addf %0, %1 : {kind}
-    linalg.yield %3 : {kind}
-  }} -> {y}"""
 
 
 def _sum_tokens(dy: str, y: str, db: str, kind: str, total: str) -> str:

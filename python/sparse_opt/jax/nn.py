@@ -358,6 +358,15 @@ def _product(matrix: Matrix, wanted: Wanted) -> Any:
         run = jax.ffi.ffi_call(_TARGET, result)
         return run(*arrays, text=text)
 
+    once: Any = jax.custom_jvp(call)
+
+    @once.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        raise StepError(
+            "expected one derivative of a block-sparse layer, but got a second one: compute that"
+            " part with the dense weight, nn.to_dense(values, pattern)"
+        )
+
     @call.def_vmap
     def _(size: int, batched: Any, *arrays: Any) -> Any:
         if (wanted.y or wanted.dx) and not any(batched[:-1]):
@@ -365,7 +374,7 @@ def _product(matrix: Matrix, wanted: Wanted) -> Any:
         whole = [a if is_batched else jnp.broadcast_to(a, (size, *a.shape)) for a, is_batched in zip(arrays, batched)]
         return jax.lax.map(lambda row: call(*row), tuple(whole)), True
 
-    return call
+    return once
 
 
 @functools.cache

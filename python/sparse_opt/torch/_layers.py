@@ -34,7 +34,7 @@ class Blocks(torch.nn.Module):
     pattern: Tensor
     num_updates: Tensor
     _is_dense = False  # whether its weight is a matrix meanwhile (_upgrade.py)
-    _path = ""  # then, its name in the model
+    _path = ""  # its name in the model, if `sparsify` has put it there, or an export sees it
     # Of a weight that has another name, too: what transformers saves under that one alone.
     _tied_weights_keys: Mapping[str, str] = {}
 
@@ -178,15 +178,19 @@ class Blocks(torch.nn.Module):
             return
         if not x.device == weight.device == pattern.device or not self._runs_on(x.device):
             raise StepError(
-                "expected a block-sparse layer and its input on a processor or an NVIDIA GPU, but"
+                f"expected {self._called} and its input on a processor or an NVIDIA GPU, but"
                 f" got '{weight.device}', its pattern on '{pattern.device}', and '{x.device}'"
             )
+
+    @property
+    def _called(self) -> str:
+        return f"the block-sparse layer '{self._path}'" if self._path else "a block-sparse layer"
 
     def _require_no_transform(self) -> None:
         if not torch.compiler.is_compiling():
             if transform := _private.differentiating_transform():
                 raise StepError(
-                    f"expected a block-sparse layer outside of {transform}, but got one within:"
+                    f"expected {self._called} outside of {transform}, but got it within:"
                     " use loss.backward() or torch.autograd.grad, or densify the model"
                 )
 
@@ -207,6 +211,12 @@ class Blocks(torch.nn.Module):
             state_dict[f"{prefix}weight"] = self.weight.detach().clone()
             state_dict[f"{prefix}pattern"] = self.pattern.clone()
             state_dict[f"{prefix}num_updates"] = self.num_updates.clone()
+        elif isinstance(weight, Tensor) and weight.dim() == 3 and weight.shape != self.weight.shape:
+            own, given = (f"{n} blocks of {r}x{c}" for n, r, c in (self.weight.shape, weight.shape))
+            raise StepError(
+                f"expected {own} for '{prefix}weight', but got {given}: the state is of a layer of"
+                " another density or block"
+            )
         pattern = state_dict.get(f"{prefix}pattern")
         if isinstance(pattern, Tensor) and not pattern.is_meta:
             _linear.require_own(f"{prefix}weight", self.matrix, pattern)
@@ -318,22 +328,25 @@ class Linear(Blocks):
         wanted = (self.out_features,)
         if bias is not None and (bias.shape != wanted or bias.dtype != weight.dtype):
             raise StepError(
-                f"expected a bias [{self.out_features}] of {weight.dtype}, but got"
+                f"expected a bias [{self.out_features}] of {weight.dtype}{self._which}, but got"
                 f" {list(bias.shape)} of {bias.dtype}: tie_weights of transformers takes stored"
                 " blocks for rows, call it before sparsify"
                 if bias.shape != wanted
-                else f"expected a bias of {weight.dtype}, but got one of {bias.dtype}"
+                else f"expected a bias of {weight.dtype}{self._which}, but got one of {bias.dtype}"
             )
         y = _linear.call(
             x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
         )
         return y
 
+    @property
+    def _which(self) -> str:
+        return f" for the layer '{self._path}'" if self._path else ""
+
     def _require_activations(self, x: Tensor, weight: Tensor) -> None:
         if not x.dim() or x.shape[-1] != self.in_features or x.dtype != weight.dtype:
-            which = f" for the layer '{self._path}'" if self._is_dense else ""
             raise (ExportError if self._is_dense else StepError)(
-                f"expected activations [..., {self.in_features}] of {weight.dtype}{which}, but"
+                f"expected activations [..., {self.in_features}] of {weight.dtype}{self._which}, but"
                 f" got {list(x.shape)} of {x.dtype}"
             )
 

@@ -120,9 +120,52 @@ def require_own(name: str, matrix: Matrix, pattern: Tensor) -> None:
         )
 
 
+def _require_operands(
+    x: Tensor,
+    weight: Tensor,
+    pattern: Tensor,
+    out_features: int,
+    in_features: int,
+    bias: Tensor | None = None,
+    dy: Tensor | None = None,
+) -> None:
+    """Raises `StepError` for operands of an operator that kernels would read other memory
+    for. Layers have asked for theirs by their names."""
+    kind = weight.dtype
+    wanted = [("activations", x, in_features)]
+    if dy is not None:
+        wanted.append(("gradients", dy, out_features))
+    for what, tensor, features in wanted:
+        if not tensor.dim() or tensor.shape[-1] != features or tensor.dtype != kind:
+            raise StepError(
+                f"expected {what} [..., {features}] of {kind}, but got {list(tensor.shape)} of"
+                f" {tensor.dtype}"
+            )
+    if dy is not None and dy.shape[:-1] != x.shape[:-1]:
+        raise StepError(
+            f"expected gradients [{', '.join(map(str, x.shape[:-1]))}, {out_features}] of"
+            f" activations {list(x.shape)}, but got {list(dy.shape)}"
+        )
+    if bias is not None and (bias.shape != (out_features,) or bias.dtype != kind):
+        raise StepError(
+            f"expected a bias [{out_features}] of {kind}, but got {list(bias.shape)} of {bias.dtype}"
+        )
+    for tensor in (x, pattern, bias, dy):
+        if tensor is not None and tensor.device != weight.device:
+            raise StepError(
+                f"expected the operands of a block-sparse product on '{weight.device}', where its"
+                f" weight is, but got one on '{tensor.device}'"
+            )
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """Returns a tensor whose elements are in memory, one behind the other."""
+    return tensor.resolve_neg().contiguous()
+
+
 def _flat(tensor: Tensor) -> Tensor:
     """Returns a tensor whose elements lie behind each other from a line of memory on."""
-    tensor = tensor.contiguous()
+    tensor = _dense(tensor)
     return tensor if tensor.data_ptr() % 64 == 0 else tensor.clone()
 
 
@@ -186,7 +229,7 @@ def _result(
 ) -> tuple[Tensor, Tensor | None]:
     """Returns the result, and what its activation is applied to, if that is wanted."""
     y = x.new_empty((*x.shape[:-1], out_features))
-    given = {"y": y, "x": x.contiguous(), "w": _flat(weight), "pattern": _flat(pattern)}
+    given = {"y": y, "x": _dense(x), "w": _flat(weight), "pattern": _flat(pattern)}
     z = None
     if wants_z:
         z = given["z"] = torch.empty_like(y)
@@ -212,6 +255,7 @@ def linear(
     in_features: int,
 ) -> Tensor:
     """The operator of `call`."""
+    _require_operands(x, weight, pattern, out_features, in_features, bias)
     return _result(x, weight, bias, pattern, out_features, in_features)[0]
 
 
@@ -224,6 +268,7 @@ def _(
     out_features: int,
     in_features: int,
 ) -> Tensor:
+    _require_operands(x, weight, pattern, out_features, in_features, bias)
     return x.new_empty(*x.shape[:-1], out_features)
 
 
@@ -240,6 +285,7 @@ def linear_activated(
     activation: str,
 ) -> tuple[Tensor, Tensor]:
     """The operator of `call` with an activation, and what that is applied to."""
+    _require_operands(x, weight, pattern, out_features, in_features, bias)
     y, z = _result(x, weight, bias, pattern, out_features, in_features, activation, True)
     assert z is not None
     return y, z
@@ -255,6 +301,7 @@ def _(
     in_features: int,
     activation: str,
 ) -> tuple[Tensor, Tensor]:
+    _require_operands(x, weight, pattern, out_features, in_features, bias)
     shape = *x.shape[:-1], out_features
     return x.new_empty(shape), x.new_empty(shape)
 
@@ -295,10 +342,10 @@ def _gradients(
         db = dy.reshape(tokens, out_features).sum(0, dtype=total)
     if wants_x or wants_weight:
         matrix = matrix_of(weight, out_features, in_features)
-        given = {"dy": dy.contiguous(), "x": x.contiguous(), "w": _flat(weight), "dx": dx}
+        given = {"dy": _dense(dy), "x": _dense(x), "w": _flat(weight), "dx": dx}
         given |= {"pattern": _flat(pattern), "dw": dw, "db": db}
         if z is not None:
-            given["z"] = z.contiguous()
+            given["z"] = _dense(z)
         bias = wants_bias and wants_weight
         wanted = _backward_of(bias, wants_x, wants_weight, activation)
         _run(matrix, wanted, tokens, given, pattern)
@@ -329,6 +376,7 @@ def linear_backward(
     activation: str = "",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The operator of gradients."""
+    _require_operands(x, weight, pattern, out_features, in_features, dy=dy)
     return _gradients(
         dy, x, weight, pattern, out_features, in_features, wants_x, wants_weight, wants_bias,
         z, activation,
@@ -397,9 +445,9 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *dy: Tensor) -> tuple[Tensor | None, ...]:
-        # The operator refuses second derivatives.
-        is_second = torch.is_grad_enabled()
-        return _backward(ctx, dy[0], function=linear_backward if is_second else _gradients)
+        # The operator refuses second derivatives, and vmap.
+        is_alone = not torch.is_grad_enabled() and _private.are_plain(dy[0])
+        return _backward(ctx, dy[0], function=_gradients if is_alone else linear_backward)
 
 
 def refuse_second(ctx: Any, *gradients: Any) -> None:

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.utils import parametrize
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from sparse_opt import _given, _library, _marks, _products, _say
 from sparse_opt._errors import StepError
@@ -126,6 +128,7 @@ def _find(
             used.add(rule)
             _require_no_hooks(weight, child, "sparsify")
             found.append((module, name, child, weight, rule))
+    _add_others(model, rules, left)
     for rule in rules:
         if rule not in used:
             fitting = (item for item in model.named_modules() if _is_dense(item[1]))
@@ -146,6 +149,18 @@ def _find(
             )
     _require_apart(model, [child for _, _, child, *_ in found])
     return found
+
+
+def _add_others(model: torch.nn.Module, rules: Sequence[Mark], left: list[str]) -> None:
+    """Adds to `left` the matrices that match and are of modules that are not replaced."""
+    for path, module in model.named_modules():
+        if _is_dense(module) or isinstance(module, torch.nn.MultiheadAttention):
+            continue
+        for name, parameter in module.named_parameters(recurse=False):
+            weight = f"{path}.{name}".lstrip(".")
+            if parameter.dim() > 1 and any(rule.matches(weight) for rule in rules):
+                is_done = isinstance(module, Blocks)
+                left.append(f"{weight} ({'blocks already' if is_done else type(module).__name__})")
 
 
 @_given.options()
@@ -189,6 +204,11 @@ def sparsify(
         hooks or a parametrization, which would be lost. Nothing has changed then.
     """
     _updates.require_model(model)
+    if _is_dense(model):
+        raise StepError(
+            f"expected a model whose layers are replaced, but got the {type(model).__name__} itself:"
+            " put it into torch.nn.Sequential, or make a layer of sparse_opt.torch.nn"
+        )
     fuse_activations = _given.flag("fuse_activations", fuse_activations)
     rules = [_of_layers(mark) for mark in _marks.listed(marks)]
     if not isinstance(pattern, (str, Mapping)):
@@ -198,6 +218,7 @@ def sparsify(
     if _products.is_stored_fan_in(fan_in) and pattern == "largest":
         raise _given.refusal("fan_in 'dense' for the largest blocks of a trained layer", fan_in)
     left: list[str] = []
+    before = dict(model.named_parameters())
     split = _split_attention(model, rules, left)
     try:
         found = _find(model, rules, pattern, left)
@@ -214,7 +235,11 @@ def sparsify(
         if known is None:
             first = pattern if isinstance(pattern, str) else pattern.get(weight, "random")
             assert rule.block is not None and rule.density is not None
-            known = _sparse(child, rule.block, rule.density, first, fan_in)
+            try:
+                known = _sparse(child, rule.block, rule.density, first, fan_in)
+            except StepError as error:
+                raise StepError(f"{error}: the weight '{weight}'") from None
+            known._path = weight.rpartition(".")[0]
             if twin := made.get(id(child.weight)):
                 # One weight of two layers, which have biases of their own.
                 known.weight, known.pattern = twin.weight, twin.pattern
@@ -223,6 +248,7 @@ def sparsify(
             made.setdefault(id(child.weight), known)
     for module, name, child, *_ in found:
         setattr(module, name, modules[id(child)])
+    _note_replaced(before, model)
     _note_ties(model)
     _note_resizing(model)
     fused = _fusion.fuse(model) if fuse_activations else 0
@@ -236,11 +262,48 @@ def sparsify(
     stored = sum(layer.weight.numel() for layer in made.values())
     dense = sum(layer.shape[0] * layer.shape[1] for layer in made.values())
     _say.line(
-        f"{len(made)} layers have blocks now, {stored:,} of {dense:,} numbers"
+        (f"{len(made)} layers have" if len(made) > 1 else "1 layer has")
+        + f" blocks now, {stored:,} of {dense:,} numbers"
+        + f" ({_some([layer._path for layer in made.values()])})"
         + (f", and {fused} activations" if fused else "")
-        + (f"; dense as they are: {', '.join(left[:5])}" if left else "")
+        + (f"; dense as they are: {_some(left)}" if left else "")
     )
     return model
+
+
+def _some(names: Sequence[str]) -> str:
+    """Returns the first of some names, and how many there are more."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
+
+
+_REPLACED = "_bsr_replaced_as"
+
+
+def _note_replaced(before: Mapping[str, Tensor], model: torch.nn.Module) -> None:
+    """Lets optimizers that were made before `sparsify`, and have parameters that are not the
+    model's any more, say so."""
+    stay = {id(parameter) for parameter in model.parameters()}
+    for name, parameter in before.items():
+        if id(parameter) not in stay:
+            setattr(parameter, _REPLACED, name)
+    _watch_optimizers()
+
+
+@functools.cache
+def _watch_optimizers() -> None:
+    register_optimizer_step_pre_hook(_refuse_replaced)
+
+
+def _refuse_replaced(optimizer: torch.optim.Optimizer, *arguments: Any) -> None:
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            # With a gradient it is a weight of something else, too.
+            if parameter.grad is None and hasattr(parameter, _REPLACED):
+                raise StepError(
+                    f"expected an optimizer of the model's parameters, but got one with a dense"
+                    f" '{getattr(parameter, _REPLACED)}', which sparsify replaced: make it afterwards"
+                )
 
 
 def _require_linear(found: Sequence[_Found]) -> None:

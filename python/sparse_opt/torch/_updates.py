@@ -10,6 +10,7 @@ Values may be sharded (FSDP): an update gathers them, and each rank does the sam
 from __future__ import annotations
 
 import dataclasses
+import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -112,8 +113,23 @@ def keep(layer: Any, on: bool) -> None:
     """Lets a layer keep the inputs and gradients of backward passes, or forget them."""
     place = layer.pattern.data_ptr()
     _linear.KEPT.pop(place, None)
-    if on:
-        _linear.KEPT[place] = []
+    if not on:
+        return
+    _linear.KEPT[place] = []
+    known = _FORGETTING.get(place)
+    if known is None or not known.alive:
+        # Another pattern may have that address afterwards.
+        found = _FORGETTING[place] = weakref.finalize(layer.pattern, _forget, place)
+        found.atexit = False
+
+
+# What forgets inputs and gradients that were kept, when the pattern at the address is gone.
+_FORGETTING: dict[int, Any] = {}
+
+
+def _forget(place: int) -> None:
+    _linear.KEPT.pop(place, None)
+    _FORGETTING.pop(place, None)
 
 
 def update(

@@ -76,7 +76,8 @@ class Layers:
     @contextlib.contextmanager
     def dense(self) -> Iterator[None]:
         """Has the weights of layers dense for a while, and without gradients."""
-        held = []
+        held: list[tuple[Any, Tensor, Tensor | None]] = []
+        named: list[tuple[Any, str]] = []
         try:
             for layer in self._found.values():
                 dense = layer.dense_weight()
@@ -84,12 +85,13 @@ class Layers:
                 _put(layer.weight, dense)
                 del dense  # Else it is not the parameter's alone.
             for path, module in self._modules.items():
+                named.append((module, module._path))
                 module._is_dense, module._path = True, path
             yield
         finally:
-            for module in self._modules.values():
-                for key in ("_is_dense", "_path"):
-                    module.__dict__.pop(key, None)
+            for module, path in named:
+                del module._is_dense
+                module._path = path
             for weight, blocks, gradient in held:
                 _put(weight, blocks)
                 weight.grad = gradient

@@ -71,7 +71,7 @@ refuse(Mark, "w\0")
 refuse(Mark, "w", mask="[a")
 # CHECK-NEXT: expected attention to be a regular expression without spaces, but got 'a b'
 refuse(Mark, attention="a b")
-# CHECK-COUNT-6: expected block to be an integer from 1, two (rows and columns), or a text like 16x8, but got {{0$|..16., 8.|.16x.|.0x4.|True|4.0}}
+# CHECK-COUNT-6: expected block to be an integer from 1, two (rows and columns), or a text like 16 or 16x8, but got {{0$|..16., 8.|.16x.|.0x4.|True|4.0}}
 for block in (0, ("16", 8), "16x", "0x4", True, 4.0):
     refuse(Mark, "w", block=block)
 # CHECK-COUNT-4: expected a density above 0, at most 1, but got {{0$|2|nan|'a tenth'}}

@@ -156,4 +156,4 @@ options = torch.nn.ModuleDict({
     "sparse": torch.nn.Embedding(64, 32, sparse=True), "plain": torch.nn.Embedding(64, 32),
 })  # fmt: skip
 nn.sparsify(options, ["match=weight block=16x16 density=0.5"])
-# CHECK: 1 layers have blocks now, 1,024 of 2,048 numbers; dense as they are: limited.weight (max_norm), counted.weight (scale_grad_by_freq), sparse.weight (sparse)
+# CHECK: 1 layer has blocks now, 1,024 of 2,048 numbers ({{.*}}); dense as they are: limited.weight (max_norm), counted.weight (scale_grad_by_freq), sparse.weight (sparse)

@@ -117,8 +117,8 @@ def compare(kind, count):
     print(kind.__name__, count)
 
 
-# CHECK: 3 layers have blocks now, {{.*}} numbers{{$}}
-# CHECK: 3 layers have blocks now, {{.*}} numbers, and 1 activations
+# CHECK: 3 layers have blocks now, {{.*}} numbers ({{.*}}){{$}}
+# CHECK: 3 layers have blocks now, {{.*}} numbers ({{.*}}), and 1 activations
 # CHECK: Lines 1
 # CHECK: Nested 1
 # CHECK: Kept 0

@@ -280,7 +280,7 @@ refuse(nn.sparsify, torch.nn.Sequential(torch.nn.Linear(30, 48)), ["match=weight
 refuse(nn.sparsify, torch.nn.Sequential(), ["hello"])
 # CHECK: expected match to be a regular expression, but got '(': missing )
 refuse(nn.sparsify, torch.nn.Sequential(), ["match=( block=4x4"])
-# CHECK: expected block to be an integer from 1, two (rows and columns), or a text like 16x8, but got '0x4'
+# CHECK: expected block to be an integer from 1, two (rows and columns), or a text like 16 or 16x8, but got '0x4'
 refuse(nn.sparsify, torch.nn.Sequential(), ["match=w block=0x4"])
 hooked = torch.nn.Sequential(torch.nn.Linear(32, 32))
 hooked[0].register_forward_hook(print)
