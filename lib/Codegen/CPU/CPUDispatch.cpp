@@ -5,6 +5,7 @@
 #include "bsr/Codegen/CPU/CPUDispatch.h"
 #include "Attention.h"
 #include "ChainNests.h"
+#include "GroupKernels.h"
 #include "RowKernels.h"
 #include "SingleProducts.h"
 #include "bsr/Analysis/InPlace.h"
@@ -49,6 +50,7 @@ struct KernelModel
       if (std::optional<Attention> attention = getAttention(root))
         llvm::append_range(types, getAttentionScratch(*attention, get(attr)));
       llvm::append_range(types, getLinkMemory(root));
+      llvm::append_range(types, getGroupMemory(root));
       llvm::append_range(types, getOrderMemory(root, get(attr)));
     }
     return types;
@@ -96,7 +98,9 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
                   kernel.patterns, takeScratch(count));
     else if (!emitRows(emitter, root, outputs.lookup(root->getResult(0)),
                        kernel.patterns,
-                       takeScratch(getLinkMemory(root).size())))
+                       takeScratch(getLinkMemory(root).size())) &&
+             !emitGroups(emitter, root, outputs.lookup(root->getResult(0)),
+                         takeScratch(getGroupMemory(root).size())))
       emitNest(emitter, nest, outputs, kernel.patterns);
     for (Operation *root : nest)
       for (Value result : root->getResults())
