@@ -7,6 +7,7 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Dialect/ClusterVerifier.h"
+#include "bsr/Dialect/Groups.h"
 #include "bsr/Dialect/Rows.h"
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Dialect/Transfers.h"
@@ -71,6 +72,7 @@ void BSRDialect::initialize() {
 #define GET_OP_LIST
 #include "bsr/Dialect/BSROps.cpp.inc"
       >();
+  addOperations<GroupedMatmulOp, GroupedOuterOp>();
   addOperations<GatherRowsOp, ScatterRowsOp, ScoreRowsOp>();
   addOperations<SendOp, ReceiveOp, ShardOp, UnshardOp>();
   addInterfaces<BSRInlinerInterface, BSRBytecodeInterface>();

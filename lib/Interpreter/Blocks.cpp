@@ -4,6 +4,7 @@
 
 #include "bsr/Interpreter/Interpreter.h"
 
+#include "bsr/Dialect/Groups.h"
 #include "bsr/Dialect/Rows.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -347,6 +348,50 @@ static Array runScoreRows(ScoreRowsOp op, Interpreter &in) {
                    getSumOfRows(op, in.getArray(op.getIndices()), updates));
 }
 
+/// Calls `run(row, group)` with each row whose group is one of `numGroups`.
+template <typename Run>
+static void forEachRow(const Array &groups, int64_t numGroups, Run run) {
+  for (auto [row, group] : llvm::enumerate(groups.elements))
+    if (group.integer >= 0 && group.integer < numGroups)
+      run(int64_t(row), group.integer);
+}
+
+static Array runGroupedMatmul(GroupedMatmulOp op, Interpreter &in) {
+  const Array &x = in.getArray(op.getX()), &w = in.getArray(op.getW());
+  Array y = makeUnspecified(op.getType());
+  y.elements.assign(y.elements.size(), fromReal(0));
+  int64_t features = x.shape[1], cols = y.shape[1];
+  auto place = [&](int64_t group, int64_t feature, int64_t col) {
+    return op.getTranspose() ? (group * cols + col) * features + feature
+                             : (group * features + feature) * cols + col;
+  };
+  forEachRow(in.getArray(op.getGroups()), w.shape[0],
+             [&](int64_t row, int64_t group) {
+               for (int64_t col = 0; col < cols; ++col)
+                 for (int64_t feature = 0; feature < features; ++feature)
+                   y.elements[size_t(row * cols + col)].real +=
+                       x.elements[size_t(row * features + feature)].real *
+                       w.elements[size_t(place(group, feature, col))].real;
+             });
+  return y;
+}
+
+static Array runGroupedOuter(GroupedOuterOp op, Interpreter &in) {
+  const Array &a = in.getArray(op.getA()), &b = in.getArray(op.getB());
+  Array w = makeUnspecified(op.getType());
+  w.elements.assign(w.elements.size(), fromReal(0));
+  int64_t rows = w.shape[1], cols = w.shape[2];
+  forEachRow(in.getArray(op.getGroups()), w.shape[0],
+             [&](int64_t token, int64_t group) {
+               for (int64_t row = 0; row < rows; ++row)
+                 for (int64_t col = 0; col < cols; ++col)
+                   w.elements[size_t((group * rows + row) * cols + col)].real +=
+                       a.elements[size_t(token * rows + row)].real *
+                       b.elements[size_t(token * cols + col)].real;
+             });
+  return w;
+}
+
 std::optional<LogicalResult> interpreter::interpretBlocks(Operation *op,
                                                           Interpreter &in) {
   using Done = std::optional<LogicalResult>;
@@ -393,5 +438,7 @@ std::optional<LogicalResult> interpreter::interpretBlocks(Operation *op,
       .Case<GatherRowsOp>(compute(runGatherRows))
       .Case<ScatterRowsOp>(compute(runScatterRows))
       .Case<ScoreRowsOp>(compute(runScoreRows))
+      .Case<GroupedMatmulOp>(compute(runGroupedMatmul))
+      .Case<GroupedOuterOp>(compute(runGroupedOuter))
       .Default(Done());
 }

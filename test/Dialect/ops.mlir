@@ -298,6 +298,26 @@ func.func @score_rows(%ids: tensor<8x128xi32>, %u: tensor<8x128x32xf32>) {
   return
 }
 
+func.func @grouped_matmul(%x: tensor<256x32xf32>, %dy: tensor<256x64xf32>, %w: tensor<8x32x64xf32>, %groups: tensor<256xi64>) {
+  %y = bsr.grouped_matmul %x, %w, %groups
+      : tensor<256x32xf32>, tensor<8x32x64xf32>, tensor<256xi64> -> tensor<256x64xf32>
+  %dx = bsr.grouped_matmul %dy, %w, %groups transpose
+      : tensor<256x64xf32>, tensor<8x32x64xf32>, tensor<256xi64> -> tensor<256x32xf32>
+  return
+}
+
+func.func @grouped_outer(%x: tensor<256x32xf32>, %dy: tensor<256x64xf32>, %groups: tensor<256xi64>) {
+  %dw = bsr.grouped_outer %x, %dy, %groups
+      : tensor<256x32xf32>, tensor<256x64xf32>, tensor<256xi64> -> tensor<8x32x64xf32>
+  return
+}
+
+func.func @grouped_types(%x: tensor<16x4xbf16>, %y: tensor<16x6xf64>, %w: tensor<3x4x6xf16>, %groups: tensor<16xi32>) {
+  %0 = bsr.grouped_matmul %x, %w, %groups : tensor<16x4xbf16>, tensor<3x4x6xf16>, tensor<16xi32> -> tensor<16x6xf32>
+  %1 = bsr.grouped_outer %x, %y, %groups : tensor<16x4xbf16>, tensor<16x6xf64>, tensor<16xi32> -> tensor<3x4x6xf64>
+  return
+}
+
 func.func @attention(%q: tensor<2x4x96x64xf32>, %k: tensor<2x4x80x64xf32>, %v: tensor<2x4x80x32xf32>) {
   %y, %lse = bsr.attention(%q, %k, %v) scale = 1.250000e-01
       maps = [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,

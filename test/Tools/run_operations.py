@@ -27,7 +27,8 @@ ARRAYS = {
     "values": normal(SLOTS, BR, BC), "x": normal(2, ROWS, 5), "dy": normal(2, COLS, 5), "bias": normal(COLS), "c": normal(),
     "dense": normal(ROWS, COLS), "rows": normal(ROWS), "cols": normal(COLS), "ids": np.array([[1, 4, 0], [1, -1, 9]], np.int32),
     "u": normal(2, 3, 4), "q": normal(2, 4, 3), "k": normal(2, 6, 3), "v": normal(2, 6, 5), "s": normal(2, 4, 6),
-    "m": RANDOM.random((4, 6)) < 0.7, "dz": normal(2, 4, 5),
+    "m": RANDOM.random((4, 6)) < 0.7, "dz": normal(2, 4, 5), "gx": normal(7, 3), "gy": normal(7, 4), "gw": normal(5, 3, 4),
+    "groups": np.array([4, 1, -1, 1, 5, 1, 0], np.int32),  # groups without rows, rows without a group
 }
 ARRAYS["values"][4] = np.nan
 ARRAYS["m"][0] = True
@@ -103,6 +104,15 @@ def batched():
     }
 
 
+def grouped():
+    a, y, dx, dw = ARRAYS, np.zeros((7, 4)), np.zeros((7, 3)), np.zeros((5, 3, 4))
+    for row, group in enumerate(a["groups"]):
+        if 0 <= group < 5:
+            y[row], dx[row] = a["gx"][row] @ a["gw"][group], a["gw"][group] @ a["gy"][row]
+            dw[group] += np.outer(a["gx"][row], a["gy"][row])
+    return {"grouped": y, "grouped_t": dx, "grouped_outer": dw}
+
+
 def step_unspecified():
     return np.int32(0x5A5A5A5A)
 
@@ -112,7 +122,7 @@ def main():
     dense_lines, dense_wanted = attention("a_", False, np.ones((4, 6), bool), "")
     sparse_lines, sparse_wanted = attention("b_", True, keep, "")
     empty = np.kron(np.array([[1, 1], [0, 0]]), np.ones((2, 3))) > 0
-    wanted = expected() | batched() | dense_wanted | sparse_wanted
+    wanted = expected() | batched() | grouped() | dense_wanted | sparse_wanted
     T = {name: type_of(array) for name, array in wanted.items()} | dict.fromkeys(("l1", "l2", "linf"), "tensor<3x4xf32>")
     A = {name: type_of(array) for name, array in ARRAYS.items()}
     results = ", ".join(f'{T[name]} {{bsr.name = "{name}"}}' for name in wanted)
@@ -154,6 +164,9 @@ def main():
   %batch_lows = bsr.sample_vec %p, %batch_low dim = 1 : {PATTERN}, {T['batch_low']} -> {T['batch_lows']}
   %batch_spmm = bsr.spmm %p, %batch_sddmm, %x feature_dim = 1 : {PATTERN}, {T['batch_sddmm']}, {A['x']} -> {T['batch_spmm']}
   %batch_spmm_t = bsr.spmm %p, %batch_sddmm, %dy transpose feature_dim = 1 : {PATTERN}, {T['batch_sddmm']}, {A['dy']} -> {T['batch_spmm_t']}
+  %grouped = bsr.grouped_matmul %gx, %gw, %groups : {A['gx']}, {A['gw']}, {A['groups']} -> {T['grouped']}
+  %grouped_t = bsr.grouped_matmul %gy, %gw, %groups transpose : {A['gy']}, {A['gw']}, {A['groups']} -> {T['grouped_t']}
+  %grouped_outer = bsr.grouped_outer %gx, %gy, %groups : {A['gx']}, {A['gy']}, {A['groups']} -> {T['grouped_outer']}
 {dense_lines}{sparse_lines}  return {', '.join('%' + name for name in wanted)} : {', '.join(T.values())}
 }}
 """

@@ -5,6 +5,7 @@
 #ifndef BSR_DIALECT_BSRDOCS
 #define BSR_DIALECT_BSRDOCS
 
+include "bsr/Dialect/BSRGroups.td"
 include "bsr/Dialect/BSRRows.td"
 include "bsr/Dialect/BSRTransfers.td"
 

@@ -5,6 +5,7 @@
 #include "bsr/Codegen/CPU/CPUDispatch.h"
 #include "Attention.h"
 #include "ChainNests.h"
+#include "GroupKernels.h"
 #include "RowKernels.h"
 #include "SingleSpMM.h"
 #include "bsr/Analysis/InPlace.h"
@@ -51,6 +52,7 @@ struct KernelModel
       if (std::optional<Attention> attention = getAttention(root))
         llvm::append_range(types, getAttentionScratch(*attention, get(attr)));
       llvm::append_range(types, getLinkMemory(root));
+      llvm::append_range(types, getGroupMemory(root));
       llvm::append_range(types, getOrderMemory(root, get(attr)));
     }
     return types;
@@ -118,7 +120,9 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
                   kernel.patterns, takeScratch(count));
     else if (!emitRows(emitter, root, outputs.lookup(root->getResult(0)),
                        kernel.patterns,
-                       takeScratch(getLinkMemory(root).size())))
+                       takeScratch(getLinkMemory(root).size())) &&
+             !emitGroups(emitter, root, outputs.lookup(root->getResult(0)),
+                         takeScratch(getGroupMemory(root).size())))
       emitNest(emitter, nest, outputs, kernel.patterns);
     for (Operation *root : nest)
       for (Value result : root->getResults())

@@ -4,6 +4,7 @@
 
 #include "bsr/Codegen/Common/Nests.h"
 #include "AttentionLoops.h"
+#include "bsr/Codegen/Common/GroupLoops.h"
 #include "bsr/Codegen/Common/RowLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -378,6 +379,8 @@ void bsr::emitLoops(Evaluator &e, Operation *op,
       .Case([&](ScoreRowsOp op) {
         emitScoreRows(e, op, output, RowTokens::of(e, op, {}));
       })
+      .Case([&](GroupedMatmulOp op) { emitGroupedMatmul(e, op, output); })
+      .Case([&](GroupedOuterOp op) { emitGroupedOuter(e, op, output); })
       .Case<AttentionOp, AttentionGradOp>([&](auto op) {
         emitAttentionLoops(e, Attention(op), outputs, patterns);
       });

@@ -6,6 +6,7 @@
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
 #include "ReaderModel.h"
 #include "bsr/Codegen/Common/Nests.h"
+#include "bsr/Dialect/Groups.h"
 #include "bsr/Dialect/Rows.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -147,6 +148,8 @@ void bsr::registerBufferizableOpInterfaceExternalModels(
     AttentionOp::attachInterface<KernelModel<AttentionOp>>(*context);
     BlockScoresOp::attachInterface<KernelModel<BlockScoresOp>>(*context);
     GatherRowsOp::attachInterface<KernelModel<GatherRowsOp>>(*context);
+    GroupedMatmulOp::attachInterface<KernelModel<GroupedMatmulOp>>(*context);
+    GroupedOuterOp::attachInterface<KernelModel<GroupedOuterOp>>(*context);
     IndicesOp::attachInterface<IndicesModel>(*context);
     LiveOp::attachInterface<KernelModel<LiveOp>>(*context);
     NumAbsentOp::attachInterface<KernelModel<NumAbsentOp>>(*context);
