@@ -165,7 +165,14 @@ def matrix_result(problem, result):
 #===------------------------------------------------------------------------===#
 
 
-def step_source(case, slots):
+def schedule_attribute(schedule):
+    """`{bsr.schedule = ...}` for "WALK" or "WALK rows=N panels=N ahead=N", some of them; "" for ""."""
+    walk, *numbers = schedule.split() or [""]
+    entries = [f'walk = "{walk}"'] + [f"{number} : i64" for number in numbers]
+    return f"{{bsr.schedule = {{{', '.join(entries)}}}}} " if walk else ""
+
+
+def step_source(case, slots, schedule=""):
     """A step that computes one product, sparse or (slots = None) dense."""
     t, r, c, kind = case.tokens, case.rows, case.cols, case.type
     x, dy, w = f"tensor<{t}x{r}x{kind}>", f"tensor<{t}x{c}x{kind}>", f"tensor<{r}x{c}x{kind}>"
@@ -184,6 +191,7 @@ def step_source(case, slots):
         body = f"""%zero = arith.constant dense<0.0> : {result}
   %r = linalg.matmul indexing_maps = [{maps}] ins({names} : {types}) outs(%zero : {result}) -> {result}"""
     else:
+        schedule = schedule_attribute(schedule)
         br, bc = case.block.split("x")
         values = f"tensor<{slots}x{br}x{bc}x{kind}>"
         pattern = f"!bsr.pattern<{r}x{c}, block = {br}x{bc}, slots = {slots}>"
@@ -191,11 +199,11 @@ def step_source(case, slots):
         types = ", ".join(type for _, type in operands)
         if gradient:
             result = values
-            body = f"%r = bsr.sddmm %p, {names} feature_dim = 1 : {pattern}, {types} -> {values}"
+            body = f"%r = bsr.sddmm %p, {names} feature_dim = 1 {schedule}: {pattern}, {types} -> {values}"
         else:
             result = dy if forward else x
             transpose = "" if forward else "transpose "
-            body = (f"%r = bsr.spmm %p, %v, {names} {transpose}feature_dim = 1 : "
+            body = (f"%r = bsr.spmm %p, %v, {names} {transpose}feature_dim = 1 {schedule}: "
                     f"{pattern}, {values}, {types} -> {result}")
             operands.append(("v", values))
         operands.append(("p", pattern))
@@ -209,14 +217,15 @@ def step_source(case, slots):
 """
 
 
-def make_ours(problem):
+def make_ours(problem, schedules):
     case = problem.case
 
     def store(array):
         return step.to_bf16(array) if case.type == "bf16" else array
 
-    def make(name, dense):
-        compiled = harness.compile_step(step_source(case, None if dense else problem.blocks), "--timers")
+    def make(name, dense, schedule=""):
+        source = step_source(case, None if dense else problem.blocks, schedule)
+        compiled = harness.compile_step(source, "--timers")
         arrays = {"x": store(problem.x), "dy": store(problem.dy), "w": store(problem.dense),
                   "v": store(problem.values)}
         buffers, run = compiled.bind(arrays, {"p": problem.views})
@@ -245,7 +254,10 @@ def make_ours(problem):
         return implementation
 
     yield make("ours", False)
-    yield make("ours-dense", True)
+    for schedule in schedules:
+        yield make(f"ours {schedule}", False, schedule)
+    if not schedules:
+        yield make("ours-dense", True)
 
 
 #===------------------------------------------------------------------------===#
@@ -533,8 +545,8 @@ func.func @product(%ptr: tensor<{len(ptr)}xi32>, %idx: tensor<{len(idx)}xi32>, %
 LIMITS = {"f32": 1e-4, "bf16": 1e-2}
 
 
-def make_implementations(problem, peers, threads):
-    yield from make_ours(problem)
+def make_implementations(problem, peers, threads, schedules):
+    yield from make_ours(problem, schedules)
     if peers["c"]:
         yield from make_c_peers(problem, peers["c"])
     if peers["mkl"]:
@@ -586,14 +598,20 @@ def main():
     parser.add_argument("--filter", default="", metavar="REGEX",
                         help="measure the cases whose name (op/type/block/density/pattern/rows/cols/tokens) has this")
     parser.add_argument("--impl", default="", metavar="REGEX", help="measure these implementations and ours only")
+    parser.add_argument("--schedule", action="append", default=[], metavar="SCHEDULE",
+                        help="measure our kernel that goes through the product so, too, such as \"gather rows=4 ahead=0\", "
+                        "and no dense one (docs/kernels.md; repeatable)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), metavar="N")
     parser.add_argument("--runs", type=int, default=11, metavar="N", help="runs of each, of which the median counts")
+    parser.add_argument("--fastest", action="store_true",
+                        help="let the fastest run of each count, on a machine that others use, too")
     parser.add_argument("--csv", metavar="FILE", help="where to write the table for programs")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
     parser.add_argument("--patience", type=float, default=harness.patience, metavar="SECONDS",
                         help="how long to wait, in all, for others to leave the machine alone")
     options = parser.parse_args()
     harness.patience = options.patience
+    of_runs = min if options.fastest else harness.median
     cases = [case for case in all_cases() if re.search(options.filter, str(case))]
     if not cases:
         parser.error(f"expected --filter to match a case (see --list), but got '{options.filter}'")
@@ -625,16 +643,16 @@ def main():
     for case in cases:
         problem = Problem(case)
         implementations = [
-            implementation for implementation in make_implementations(problem, peers, options.threads)
+            implementation for implementation in make_implementations(problem, peers, options.threads, options.schedule)
             if implementation.name.startswith("ours") or re.search(options.impl, implementation.name)
         ]
         disturbed = measure(problem, implementations, options.runs)
-        best = max((problem.dense_flops / harness.median(i.times) for i in implementations
+        best = max((problem.dense_flops / of_runs(i.times) for i in implementations
                     if i.dense and not i.name.startswith("ours")), default=None)
         print(f"\n{case}: {problem.blocks} blocks" + (f"; {disturbed} disturbed turns" if disturbed else ""))
         print(f"  {'implementation':18} {'ms':>9} {'GF/s':>8} {'E':>6} {'speed-up':>9} {'of peak':>8}")
         for implementation in implementations:
-            seconds = harness.median(implementation.times)
+            seconds = of_runs(implementation.times)
             flops = problem.dense_flops if implementation.dense else problem.flops
             e = flops / seconds / best if best else None
             print(f"  {implementation.name:18} {seconds * 1e3:9.3f} {flops / seconds * 1e-9:8.1f} "

@@ -5,6 +5,7 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Dialect/ClusterVerifier.h"
+#include "bsr/Dialect/Schedules.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/FunctionImplementation.h"
@@ -67,6 +68,9 @@ LogicalResult ClusterOp::verifyRegions() {
     if (auto argument = dyn_cast<BlockArgument>(result))
       return emitOpError("expected to compute its results, but got argument #")
              << argument.getArgNumber();
+  for (Operation &op : getBody().front())
+    if (failed(verifySchedule(&op)))
+      return failure();
   if (!getPlan()) {
     for (Operation &op : getBody().front())
       if (attrs::root.isOn(&op))

@@ -7,6 +7,7 @@
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Schedules.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -161,9 +162,9 @@ static bool isNoFunction(Operation *op) { return !isFunction(op); }
 static bool isInCluster(Operation *op) {
   return isa_and_present<ClusterOp>(op->getParentOp());
 }
-template <typename OpTy>
+template <typename... OpTys>
 static bool isOp(Operation *op) {
-  return isa<OpTy>(op);
+  return isa<OpTys...>(op);
 }
 
 /// Kernels and what launches them on a GPU have a kind, and so have calls of
@@ -210,6 +211,11 @@ static const KnownAttribute *find(Operation *op, StringRef name,
       {attrs::recomputed, isNoFunction, unit, isUnit},
       {attrs::replicas, isFunction, unit, isUnit},
       {attrs::root, isInCluster, "a #bsr.root", isRoot},
+      {ProductSchedule::name, isOp<SpMMOp, SDDMMOp>,
+       "a dictionary of a walk, gather, ordered_gather, scatter, "
+       "single_weights, outer or inner, and, of one that gathers, of rows and "
+       "panels, 1 or greater, and ahead, 0 to 64, integers of 64 bits",
+       ProductSchedule::isValid},
       {attrs::scoreNorm, isFunction, "l1, l2 or linf", isNorm},
       {attrs::scores, isFunction,
        "a list of scores, each with a name, an offset and a type",

@@ -207,6 +207,7 @@ COMMANDS = {
         "scripts/programs": Skip("repositories of others"),
     },
     "docs/kernels.md": {
+        "benchmarks/kernels.py": LIST,
         "benchmarks/machine_code.py": Tested("Benchmarks/machine-code.test"),
         "benchmarks/accuracy.py": Run(("accuracy.py", "accuracy.py --model tiny --steps 1")),
         "gzip": Run(TINY),

@@ -100,7 +100,8 @@ def BSR_Dialect : Dialect {
     attention says in `bsr.attention` what its arguments are. Clusters and kernels say in `bsr.kind`
     and `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak` and
     `bsr.recomputed` are internal, set by one pass and read by a later one; on those of a cluster, `bsr.root` is
-    a part of its plan. A `bsr.constant_pattern` has the `bsr.name` of its weight, a
+    a part of its plan. On a `bsr.spmm` or a `bsr.sddmm`, `bsr.schedule` says how its kernel goes through it
+    (`Schedules.h`). A `bsr.constant_pattern` has the `bsr.name` of its weight, a
     `bsr.launch` in `bsr.panels` the operands that are cut in panels, an allocation in
     `bsr.scores` the weight whose scores it holds. The dialect
     verifies these, too, and refuses every other name that begins with `bsr.`.

@@ -69,6 +69,19 @@ private:
     return CPUTarget(cast<CPUAttr>(attr));
   }
 };
+
+struct ScheduleVerifier : ScheduleVerifierInterface {
+  using ScheduleVerifierInterface::ScheduleVerifierInterface;
+
+  LogicalResult verifySchedule(Operation *op) const override {
+    TargetAttrInterface target = getTarget(op);
+    if (auto cpu = dyn_cast<CPUAttr>(target))
+      return cpu::verifySchedule(op, CPUTarget(cpu));
+    return op->emitOpError("expected no ")
+           << ProductSchedule::name << " for a target with one kernel for it, "
+           << "but got one for " << target;
+  }
+};
 } // namespace
 
 /// Makes `buffer` the memory of `tensor`, and of what collapses dimensions of
@@ -133,7 +146,8 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
 }
 
 void bsr::registerCPUTargetExternalModels(DialectRegistry &registry) {
-  registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+  registry.addExtension(+[](MLIRContext *context, BSRDialect *dialect) {
+    dialect->addInterfaces<ScheduleVerifier>();
     CPUAttr::attachInterface<Model, KernelModel>(*context);
   });
 }

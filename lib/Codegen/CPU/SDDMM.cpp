@@ -4,7 +4,6 @@
 
 #include "InnerProducts.h"
 #include "OuterProducts.h"
-#include "PairProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -18,25 +17,17 @@ using namespace mlir::bsr::cpu;
 /// streamed feature, so that the strip is all that it shares.
 static constexpr int64_t maxStripFeatures = 8, maxSharedFeatures = 16;
 
-/// Blocks so narrow that inner products need fewer loads than outer ones.
-static bool isNarrow(PatternType pattern) {
-  return pattern.getBlockCols() < 16 || pattern.getBlockRows() == 1;
-}
-
-/// Blocks of one column: those of one row, in the transposed product.
-static bool isColumn(PatternType pattern) {
-  return pattern.getBlockCols() == 1 && pattern.getBlockRows() > 1;
-}
-
-/// The operand with fewer features is streamed again and again, line by line:
-/// it stays in the nearer cache. Of a block of one row or column that one is,
-/// since the other features serve all blocks of a line.
-View cpu::getWalkedView(SDDMMOp op) {
+/// Outer products put columns of blocks in a strip. Of inner ones, the operand
+/// with fewer features is streamed again and again, line by line: it stays in
+/// the nearer cache. Of a block of one row or column that one is, since the
+/// other features serve all blocks of a line.
+View cpu::getWalkedView(SDDMMOp op, Walk walk) {
   PatternType pattern = op.getPattern().getType();
-  if (isColumn(pattern))
+  if (isOfColumns(pattern))
     return View::Rows;
   bool isRow = pattern.getBlockRows() == 1 && pattern.getBlockCols() > 1;
-  return isNarrow(pattern) && !isRow && pattern.getRows() > pattern.getCols()
+  return walk != Walk::Outer && !isRow && !isWide(pattern) &&
+                 pattern.getRows() > pattern.getCols()
              ? View::Rows
              : View::Columns;
 }
@@ -44,7 +35,7 @@ View cpu::getWalkedView(SDDMMOp op) {
 namespace {
 /// How a kernel goes through a sampled product: work items, tokens and tiles.
 struct Tiling {
-  Tiling(SDDMMOp op, CPUTarget target);
+  Tiling(SDDMMOp op, CPUTarget target, Walk walk);
 
   /// The operands; those of the transposed product if blocks have one column.
   Value a, b;
@@ -78,10 +69,10 @@ struct Tiling {
 class SDDMMEmitter : Tiling {
 public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,
-               const PatternViews &patterns)
-      : Tiling(op, e.target), e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), cpu::getWalkedView(op)})) {
-    if (isColumn(op.getPattern().getType()))
+               const PatternViews &patterns, Walk walk)
+      : Tiling(op, e.target, walk), e(e), op(op), output(output),
+        view(patterns.at({op.getPattern(), cpu::getWalkedView(op, walk)})) {
+    if (isOfColumns(op.getPattern().getType()))
       this->output = transposeBlocks(output);
   }
   void emit();
@@ -114,16 +105,17 @@ private:
 };
 } // namespace
 
-Tiling::Tiling(SDDMMOp op, CPUTarget target)
+Tiling::Tiling(SDDMMOp op, CPUTarget target, Walk walk)
     : a(op.getA()), b(op.getB()),
       tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())),
-      alongRows(cpu::getWalkedView(op) == View::Rows) {
+      alongRows(cpu::getWalkedView(op, walk) == View::Rows),
+      isOuter(walk == Walk::Outer) {
   PatternType pattern = op.getPattern().getType();
   blockRows = pattern.getBlockRows();
   blockCols = pattern.getBlockCols();
-  lines = pattern.getNumLines(cpu::getWalkedView(op));
+  lines = pattern.getNumLines(cpu::getWalkedView(op, walk));
   parts = getParts(lines, 1);
-  if (isColumn(pattern)) {
+  if (isOfColumns(pattern)) {
     std::swap(a, b);
     std::swap(blockRows, blockCols);
     alongRows = false;
@@ -136,10 +128,6 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target)
   // strip holds.
   bool isRoundedOnce = sumType != outType;
   hasStrip = !isRoundedOnce && tokens.activations.tokens % lanes == 0;
-  // Tokens lie side by side: pairs of them need no strip.
-  bool hasPairs = arePaired(target, a, b, sumType);
-  isOuter =
-      hasStrip && !hasPairs && !isNarrow(pattern) && blockCols % lanes == 0;
   int64_t tileCols = getDivisor(blockCols, CPUTarget::dotCols);
   int64_t limit = blockRows == 1 ? maxSharedFeatures : maxStripFeatures;
   if (isOuter)
@@ -351,6 +339,6 @@ void SDDMMEmitter::emit() {
 }
 
 void cpu::emitSDDMM(Emitter &e, SDDMMOp op, Value output,
-                    const PatternViews &patterns) {
-  SDDMMEmitter(e, op, output, patterns).emit();
+                    const PatternViews &patterns, Walk walk) {
+  SDDMMEmitter(e, op, output, patterns, walk).emit();
 }

@@ -26,9 +26,11 @@ namespace {
 /// How a kernel goes through a product: lines of blocks, tiles of a line, and
 /// k-blocks, each as many stored blocks as the first-level cache holds.
 struct Schedule {
+  /// What `given` says, which names rows and panels, and what follows from it.
   /// `isInMemory`: the values of `op` are, and not computed from others;
   /// `isOrdered`: they are put in the order of the view.
-  Schedule(SpMMOp op, CPUTarget target, bool isInMemory, bool isOrdered);
+  Schedule(SpMMOp op, CPUTarget target, const ProductSchedule &given,
+           bool isInMemory, bool isOrdered);
 
   PatternType pattern;
   View walked;
@@ -71,10 +73,10 @@ struct Schedule {
 class SpMMEmitter : Schedule {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              Epilogue epilogue, Value ordered)
-      : Schedule(op, e.target, !!e.getBuffer(op.getValues()), !!ordered), e(e),
-        op(op), output(output), view(patterns.at({op.getPattern(), walked})),
-        epilogue(epilogue),
+              const ProductSchedule &given, Epilogue epilogue, Value ordered)
+      : Schedule(op, e.target, given, !!e.getBuffer(op.getValues()), !!ordered),
+        e(e), op(op), output(output),
+        view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
         ordered(ordered) {}
   void emit();
@@ -152,17 +154,15 @@ private:
 };
 } // namespace
 
-Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory, bool isOrdered)
+Schedule::Schedule(SpMMOp op, CPUTarget target, const ProductSchedule &given,
+                   bool isInMemory, bool isOrdered)
     : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
       lines(pattern.getNumLines(walked)),
       outBlock(pattern.getBlockExtent(walked)),
       inBlock(pattern.getBlockExtent(getOther(walked))),
       outType(op.getY().getType().getElementType()),
-      tiles(tileEvenly(outBlock, CPUTarget::tileRows)),
-      // A small block is not worth the instructions.
-      prefetches(inBlock * outBlock >= (inBlock == 1 ? 8 : 16)),
-      panel(target.panel()), panels(std::max<int64_t>(1, 4 / outBlock)),
-      unroll(getDivisor(inBlock, 4)) {
+      tiles(tileEvenly(outBlock, *given.rows)), panel(target.panel()),
+      panels(*given.panels), unroll(getDivisor(inBlock, 4)) {
   OpBuilder b(op);
   sumType = getSumType(
       b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
@@ -188,8 +188,11 @@ Schedule::Schedule(SpMMOp op, CPUTarget target, bool isInMemory, bool isOrdered)
     tiles.front().count = 1;
     tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
   }
-  ahead = std::clamp<int64_t>(prefetchedBytes / rows, 1,
-                              std::max(maxAhead, maxRowsAhead / inBlock));
+  ahead = given.ahead.value_or(std::clamp<int64_t>(
+      prefetchedBytes / rows, 1, std::max(maxAhead, maxRowsAhead / inBlock)));
+  // A small block is not worth the instructions.
+  prefetches =
+      given.ahead ? ahead != 0 : inBlock * outBlock >= (inBlock == 1 ? 8 : 16);
   // A line that is computed in one go leaves its sums in registers: what comes
   // from another k-block is read from memory. Only values that have to be
   // converted or packed, for all tiles at once, are worth that.
@@ -593,7 +596,8 @@ void SpMMEmitter::emit() {
 }
 
 void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
-                           const PatternViews &patterns, Epilogue epilogue,
+                           const PatternViews &patterns,
+                           const ProductSchedule &schedule, Epilogue epilogue,
                            Value ordered) {
-  SpMMEmitter(e, op, output, patterns, epilogue, ordered).emit();
+  SpMMEmitter(e, op, output, patterns, schedule, epilogue, ordered).emit();
 }

@@ -255,10 +255,11 @@ static void emitBatch(Emitter &e, OpTy op, ArrayRef<Value> batched,
 
 std::optional<View> cpu::getWalkedView(Operation *op, CPUTarget target) {
   if (auto sddmm = dyn_cast<SDDMMOp>(op))
-    return getWalkedView(sddmm);
-  auto spmm = dyn_cast<SpMMOp>(op);
+    return getWalkedView(sddmm, *getSchedule(op, target).walk);
   std::optional<View> lines = getLineView(op);
-  return spmm && isScattered(spmm, target) ? getOther(*lines) : lines;
+  bool isScattered =
+      isa<SpMMOp>(op) && getSchedule(op, target).walk == Walk::Scatter;
+  return isScattered ? getOther(*lines) : lines;
 }
 
 void cpu::emitSparse(Emitter &e, Operation *op, Value output,
@@ -268,7 +269,8 @@ void cpu::emitSparse(Emitter &e, Operation *op, Value output,
         emitBatch<SpMMOp>(e, op, {op.getValues(), op.getX()}, output,
                           [&](SpMMOp product, Value part) {
                             if (op.getNumBatchDims())
-                              emitGatheredSpMM(e, product, part, patterns);
+                              emitGatheredSpMM(e, product, part, patterns,
+                                               getSchedule(op, e.target));
                             else
                               emitSpMM(e, product, part, patterns);
                           });
@@ -276,7 +278,8 @@ void cpu::emitSparse(Emitter &e, Operation *op, Value output,
       .Case([&](SDDMMOp op) {
         emitBatch<SDDMMOp>(e, op, {op.getA(), op.getB()}, output,
                            [&](SDDMMOp product, Value part) {
-                             emitSDDMM(e, product, part, patterns);
+                             emitSDDMM(e, product, part, patterns,
+                                       *getSchedule(op, e.target).walk);
                            });
       })
       .Case([&](BlockScoresOp op) { emitBlockScores(e, op, output); })

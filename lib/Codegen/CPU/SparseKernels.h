@@ -6,7 +6,7 @@
 #define BSR_CODEGEN_CPU_SPARSEKERNELS_H
 
 #include "bsr/Codegen/CPU/Kernels.h"
-#include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Schedules.h"
 
 namespace mlir::bsr::cpu {
 
@@ -46,9 +46,13 @@ void forLines(Emitter &e, const PatternView &view, int64_t lines, int64_t parts,
 /// How many parts to cut `lines` in, if each is an item for each of `others`.
 int64_t getParts(int64_t lines, int64_t others);
 
-/// True if the kernel of `op` adds to rows of sums in memory what it has of
-/// rows in registers, and goes through the other view for it.
-bool isScattered(SpMMOp op, CPUTarget target);
+/// How the kernel of `op`, a `bsr.spmm` or a `bsr.sddmm`, goes through it: as
+/// its attribute says, and else as measurements say. Has a walk, and of one
+/// that gathers rows and panels; `ahead` only if the attribute has.
+ProductSchedule getSchedule(Operation *op, CPUTarget target);
+/// Checks that there is a kernel for what the attribute of `op` says.
+LogicalResult verifySchedule(Operation *op, CPUTarget target);
+
 /// The memory that the kernel of `op` puts its values in the order of blocks
 /// in; null if it reads them where they lie. Of blocks that read or make one
 /// feature, values are too few to fetch each from anywhere, panel after panel.
@@ -57,17 +61,28 @@ MemRefType getOrderedValues(SpMMOp op, CPUTarget target);
 /// walks: slices of them are work items.
 void emitOrderedValues(Emitter &e, SpMMOp op, const PatternView &view,
                        Value ordered);
-/// A product without a batch, and one that is not scattered, or of one point of
-/// a batch. `ordered`: memory of `getOrderedValues`, if there is any.
+/// A product without a batch, and one that gathers as `schedule` says, or of
+/// one point of a batch. `ordered`: memory of `getOrderedValues`, if there is
+/// any.
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Epilogue epilogue = {}, Value ordered = {});
 void emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
-                      const PatternViews &patterns, Epilogue epilogue = {},
+                      const PatternViews &patterns,
+                      const ProductSchedule &schedule, Epilogue epilogue = {},
                       Value ordered = {});
-/// The view in whose order a kernel goes through the blocks of `op`.
-View getWalkedView(SDDMMOp op);
+/// Blocks of one column: those of one row, in the transposed product.
+inline bool isOfColumns(PatternType pattern) {
+  return pattern.getBlockCols() == 1 && pattern.getBlockRows() > 1;
+}
+/// Blocks so wide that outer products need fewer loads than inner ones.
+inline bool isWide(PatternType pattern) {
+  return pattern.getBlockCols() >= 16 && pattern.getBlockRows() > 1;
+}
+/// The view in whose order a kernel goes through the blocks of `op` by `walk`.
+View getWalkedView(SDDMMOp op, Walk walk);
+/// Sums of outer or of inner products, by `walk`.
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
-               const PatternViews &patterns);
+               const PatternViews &patterns, Walk walk);
 void emitBlockScores(Emitter &e, BlockScoresOp op, Value output);
 void emitSampleVec(Emitter &e, SampleVecOp op, Value output,
                    const PatternViews &patterns);

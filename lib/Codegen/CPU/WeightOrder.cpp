@@ -27,10 +27,15 @@ static constexpr int64_t rowsTogether = 4;
 static constexpr int64_t minWeights = 10;
 
 std::optional<WeightOrder> WeightOrder::match(Operation *op, CPUTarget target) {
+  return isa<SpMMOp, SDDMMOp>(op) &&
+                 getSchedule(op, target).walk == Walk::SingleWeights
+             ? find(op, target)
+             : std::nullopt;
+}
+
+std::optional<WeightOrder> WeightOrder::find(Operation *op, CPUTarget target) {
   auto spmm = dyn_cast<SpMMOp>(op);
   auto sddmm = dyn_cast<SDDMMOp>(op);
-  if (!spmm && !sddmm)
-    return std::nullopt;
   PatternType pattern =
       spmm ? spmm.getPattern().getType() : sddmm.getPattern().getType();
   Value x = spmm ? spmm.getX() : sddmm.getA();
@@ -48,12 +53,12 @@ std::optional<WeightOrder> WeightOrder::match(Operation *op, CPUTarget target) {
       !llvm::all_of(op->getOperandTypes(), isF32) ||
       !llvm::all_of(op->getResultTypes(), isF32))
     return std::nullopt;
-  WeightOrder order(pattern, *cpu::getWalkedView(op, target), sddmm);
+  View walked =
+      sddmm ? cpu::getWalkedView(sddmm, Walk::SingleWeights) : *getLineView(op);
+  WeightOrder order(pattern, walked, sddmm);
   order.panels = std::max<int64_t>(1, weightVectors / target.tileVectors());
   int64_t tile = order.getTile(target);
-  int64_t tokens = llvm::product_of(activations.leading) * activations.tokens;
-  if (activations.tokens % tile ||
-      tokens < std::max(minTokens, minTiles * tile))
+  if (activations.tokens % tile)
     return std::nullopt;
   // The rows of a chunk take the first-level cache. Where a line costs more,
   // its row and what is summed up across lanes, some of them stay in the second
@@ -63,8 +68,10 @@ std::optional<WeightOrder> WeightOrder::match(Operation *op, CPUTarget target) {
   order.chunks = llvm::divideCeil(order.features, limit);
   order.chunk = llvm::divideCeil(order.features, order.chunks);
   order.chunks = llvm::divideCeil(order.features, order.chunk);
-  if (pattern.getSlots() < minWeights * order.lines * order.chunks)
-    return std::nullopt;
+  int64_t tokens = llvm::product_of(activations.leading) * activations.tokens;
+  order.isWorthIt =
+      tokens >= std::max(minTokens, minTiles * tile) &&
+      pattern.getSlots() >= minWeights * order.lines * order.chunks;
   if (sddmm) {
     // Parts are work items, whose sums lie on the stack.
     int64_t most =

@@ -20,10 +20,14 @@ namespace mlir::bsr::cpu {
 /// there as with 100 to 200 tokens of the product.
 class WeightOrder {
 public:
-  /// The order for `op`, `bsr.spmm` or `bsr.sddmm`; nothing if it is not worth
-  /// it: blocks are larger, numbers are not f32, there are too few tokens or
-  /// too few weights.
+  /// The order in which the kernel of `op` goes through weights; nothing if
+  /// its schedule is another.
   static std::optional<WeightOrder> match(Operation *op, CPUTarget target);
+  /// The order for `op`, `bsr.spmm` or `bsr.sddmm`; nothing if there is none:
+  /// blocks are larger, numbers are not f32, or tokens are no whole tiles.
+  static std::optional<WeightOrder> find(Operation *op, CPUTarget target);
+  /// There are enough tokens and weights.
+  bool isWorthIt;
 
   /// The memory that it takes.
   SmallVector<MemRefType> getScratch() const;

@@ -12,6 +12,7 @@
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Schedules.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -202,6 +203,9 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
 
   LogicalResult run(func::FuncOp step, SymbolTable &symbols) {
     Block &block = step.getBody().front();
+    for (Operation &op : block)
+      if (failed(verifySchedule(&op)))
+        return failure();
     // What bsr-recompute computes again everywhere is left where it was: it
     // would be a cluster that nothing launches.
     eraseDead(block);

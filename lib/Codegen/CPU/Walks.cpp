@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which kernels of a sparse product there are, and which one is taken.
+
+#include "PairProducts.h"
+#include "WeightOrder.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
+
+/// Panels of tokens, at least: values take as long to be put in order as about
+/// one of them, and panels are work items where blocks scatter.
+static constexpr int64_t minPanels = 16;
+/// Features of a block that scatters, at least: a row of sums is read and
+/// written for as many.
+static constexpr int64_t minRows = 4;
+
+/// True if the values of `op` can be put in order: they are numbers of one
+/// type, f32 or f64, of one product.
+static bool canOrder(SpMMOp op) {
+  Type type = op.getY().getType().getElementType();
+  auto hasType = [&](Value tensor) {
+    return getElementTypeOrSelf(tensor.getType()) == type;
+  };
+  return !op.getNumBatchDims() && (type.isF32() || type.isF64()) &&
+         hasType(op.getValues()) && hasType(op.getX());
+}
+
+/// The walks of which there is a kernel for `op`; first the one that is taken
+/// if it has no schedule.
+static SmallVector<Walk> getWalks(SpMMOp op, CPUTarget target) {
+  PatternType pattern = op.getPattern().getType();
+  View read = getView(op.getTranspose());
+  int64_t readBlock = pattern.getBlockExtent(read);
+  int64_t madeBlock = pattern.getBlockExtent(getOther(read));
+  Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
+  bool hasPanels = llvm::product_of(activations.leading) * activations.tokens >=
+                   minPanels * target.panel();
+  SmallVector<Walk> walks;
+  // What is worth it comes first.
+  auto add = [&](Walk walk, bool isWorthIt) {
+    walks.insert(isWorthIt ? walks.begin() : walks.end(), walk);
+  };
+  add(Walk::Gather, true);
+  if (canOrder(op) && readBlock == 1)
+    add(Walk::OrderedGather, hasPanels && madeBlock > 1);
+  if (canOrder(op) && madeBlock == 1 && activations.hasLanes &&
+      activations.tokens % target.panel() == 0)
+    add(Walk::Scatter, hasPanels && readBlock >= minRows);
+  if (std::optional<WeightOrder> order = WeightOrder::find(op, target))
+    add(Walk::SingleWeights, order->isWorthIt);
+  return walks;
+}
+
+/// True if `op` can be a sum of outer products: vectors along columns of blocks
+/// of the product or of its transpose, whose sums are as the result, and of
+/// which squares of tokens are transposed.
+static bool canSumOuter(SDDMMOp op, CPUTarget target) {
+  PatternType pattern = op.getPattern().getType();
+  Activations activations(op.getA().getType().getShape(), op.getFeatureDim());
+  OpBuilder b(op);
+  Type outType = op.getValues().getType().getElementType();
+  Type sumType =
+      getSumType(b, {op.getA().getType(), op.getB().getType(), outType});
+  int64_t cols =
+      isOfColumns(pattern) ? pattern.getBlockRows() : pattern.getBlockCols();
+  return sumType == outType && activations.tokens % target.lanes == 0 &&
+         cols % target.lanes == 0 &&
+         !arePaired(target, op.getA(), op.getB(), sumType);
+}
+
+static SmallVector<Walk> getWalks(SDDMMOp op, CPUTarget target) {
+  SmallVector<Walk> walks{Walk::Inner};
+  // Of blocks that are narrower, inner products need fewer loads.
+  if (canSumOuter(op, target))
+    walks.insert(isWide(op.getPattern().getType()) ? walks.begin()
+                                                   : walks.end(),
+                 Walk::Outer);
+  if (std::optional<WeightOrder> order = WeightOrder::find(op, target))
+    walks.insert(order->isWorthIt ? walks.begin() : walks.end(),
+                 Walk::SingleWeights);
+  return walks;
+}
+
+static SmallVector<Walk> getWalks(Operation *op, CPUTarget target) {
+  if (auto spmm = dyn_cast<SpMMOp>(op))
+    return getWalks(spmm, target);
+  return getWalks(cast<SDDMMOp>(op), target);
+}
+
+/// Features of a block that `op` makes.
+static int64_t getMadeBlock(SpMMOp op) {
+  return op.getPattern().getType().getBlockExtent(getView(!op.getTranspose()));
+}
+
+ProductSchedule cpu::getSchedule(Operation *op, CPUTarget target) {
+  ProductSchedule schedule = ProductSchedule::get(op);
+  if (!schedule.walk)
+    schedule.walk = getWalks(op, target).front();
+  if (schedule.walk != Walk::Gather && schedule.walk != Walk::OrderedGather)
+    return schedule;
+  int64_t block = getMadeBlock(cast<SpMMOp>(op));
+  // Lines that are too low for a tile of their own take several panels.
+  if (!schedule.panels)
+    schedule.panels = std::clamp<int64_t>(
+        4 / block, 1,
+        CPUTarget::tileRows / std::min(schedule.rows.value_or(1), block));
+  if (!schedule.rows)
+    schedule.rows = CPUTarget::tileRows / *schedule.panels;
+  return schedule;
+}
+
+LogicalResult cpu::verifySchedule(Operation *op, CPUTarget target) {
+  SmallVector<Walk> walks = getWalks(op, target);
+  ProductSchedule schedule = ProductSchedule::get(op);
+  if (!llvm::is_contained(walks, *schedule.walk)) {
+    InFlightDiagnostic error = op->emitOpError("expected the walk of ")
+                               << ProductSchedule::name << " to be ";
+    llvm::interleave(
+        walks, [&](Walk walk) { error << stringifyWalk(walk); },
+        [&] { error << " or "; });
+    return error << ", but got " << stringifyWalk(*schedule.walk);
+  }
+  if (!schedule.rows && !schedule.panels)
+    return success();
+  int64_t rows = schedule.rows.value_or(1),
+          panels = schedule.panels.value_or(1);
+  if (rows * panels > CPUTarget::tileRows)
+    return op->emitOpError("expected rows times panels of ")
+           << ProductSchedule::name << " to be at most " << CPUTarget::tileRows
+           << ", as registers have sums, but got " << rows << " times "
+           << panels;
+  return success();
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The attribute that says how a kernel goes through a sparse product.
+
+#include "bsr/Dialect/Schedules.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The names of walks, in their order.
+static constexpr StringRef walkNames[] = {
+    "gather", "ordered_gather", "scatter", "single_weights", "outer", "inner"};
+
+StringRef bsr::stringifyWalk(Walk walk) {
+  return walkNames[static_cast<size_t>(walk)];
+}
+
+/// Entry `name` of `schedule`, if that is an integer of 64 bits.
+static std::optional<int64_t> getNumber(DictionaryAttr schedule,
+                                        StringRef name) {
+  auto number = schedule.getAs<IntegerAttr>(name);
+  if (!number || !number.getType().isSignlessInteger(64))
+    return std::nullopt;
+  return number.getInt();
+}
+
+/// The walk that `schedule` names, if there is one of this name.
+static std::optional<Walk> getWalk(DictionaryAttr schedule) {
+  auto text = schedule.getAs<StringAttr>("walk");
+  const auto *found =
+      text ? llvm::find(walkNames, text.getValue()) : std::end(walkNames);
+  if (found == std::end(walkNames))
+    return std::nullopt;
+  return static_cast<Walk>(found - std::begin(walkNames));
+}
+
+bool ProductSchedule::isValid(Attribute attr) {
+  auto schedule = dyn_cast<DictionaryAttr>(attr);
+  std::optional<Walk> walk = schedule ? getWalk(schedule) : std::nullopt;
+  if (!walk)
+    return false;
+  bool gathers = walk == Walk::Gather || walk == Walk::OrderedGather;
+  return llvm::all_of(schedule, [&](NamedAttribute entry) {
+    if (entry.getName() == "walk")
+      return true;
+    std::optional<int64_t> number = getNumber(schedule, entry.getName());
+    if (!number || !gathers)
+      return false;
+    if (entry.getName() == "ahead")
+      return *number >= 0 && *number <= maxAhead;
+    return (entry.getName() == "rows" || entry.getName() == "panels") &&
+           *number >= 1;
+  });
+}
+
+ProductSchedule ProductSchedule::get(Operation *op) {
+  auto attr = op->getAttrOfType<DictionaryAttr>(name);
+  if (!attr)
+    return {};
+  return {getWalk(attr), getNumber(attr, "rows"), getNumber(attr, "panels"),
+          getNumber(attr, "ahead")};
+}
+
+LogicalResult bsr::verifySchedule(Operation *op) {
+  if (!op->hasAttr(ProductSchedule::name))
+    return success();
+  auto *verifier =
+      op->getDialect()->getRegisteredInterface<ScheduleVerifierInterface>();
+  return success(!verifier || succeeded(verifier->verifySchedule(op)));
+}
