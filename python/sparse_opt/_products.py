@@ -19,12 +19,14 @@ import json
 import os
 import threading
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sparse_opt import _activations, _compiler, _given, _library, _tools, cache
+from sparse_opt import _activations, _compiler, _given, _library, _progress, _tools, cache
 from sparse_opt._errors import StepError
 
 # Tokens of a call, the most first.
@@ -215,6 +217,11 @@ class Wanted:
     # Of y, or of what gradients are those of: one of `_activations.NAMES`.
     activation: str = ""
     z: bool = False  # what the activation is applied to, which its gradient needs
+
+    def describe(self) -> str:
+        """Returns in words what tells kernels of a matrix apart."""
+        parts = [name for name in ("y", "z", "dx", "dw", "bias") if getattr(self, name)]
+        return " ".join([*parts, *filter(None, (self.scores, self.activation))])
 
 
 def text_of(
@@ -467,16 +474,26 @@ class _Kernel:
             with self._lock:
                 self._load(missing.value)
 
-    def _load(self, index: int) -> None:
-        """Loads the library for a number of tokens, and compiles it before that."""
+    def prepare(self, index: int) -> bool:
+        """Loads the library for a number of tokens; returns whether it was compiled."""
+        with self._lock:
+            return self._load(index)
+
+    def _load(self, index: int) -> bool:
+        """Loads the library for a number of tokens, and compiles it before that; returns
+        whether it did."""
         function = self._functions[index]
         if function.run:
-            return
+            return False
+        compiled = []
+
+        def make(path: Path) -> None:
+            compiled.append(path)
+            _compiler.run(text, path, [], options)
+
         text = text_of(self._matrix, function.rows, self._wanted)
         options = ["-O3", *([f"--openmp={self._library}"] if self._library else [])]
-        path = cache.library(
-            text, options, lambda path: _compiler.run(text, path, [], options)
-        )
+        path = cache.library(text, options, make)
         loaded = ctypes.CDLL(str(path))
         self._loaded.append(loaded)
         if not self._library:
@@ -496,6 +513,7 @@ class _Kernel:
             self._set_threads = set_threads
         function.arena_bytes = manifest["arena_bytes"]
         function.run = ctypes.cast(loaded.bsr_step_run, ctypes.c_void_p)
+        return bool(compiled)
 
     @staticmethod
     def _make_call(
@@ -555,6 +573,42 @@ def scores(
     kernel = _kernel(matrix, Wanted(scores=norm), threads.library, (size,))
     kernel({"scores": held, "x": x, "dy": dy}, tokens, threads)
     return np.array(found, np.float32).reshape(matrix.grid)
+
+
+def prepare(
+    kernels: Iterable[tuple[Matrix, Wanted]], tokens: int | None, threads: Threads
+) -> int:
+    """Loads kernels, and compiles those that are not kept on disk, as many at once as there
+    are processors for this process.
+
+    Args:
+      kernels: what is to be computed, of which matrices.
+      tokens: how many rows calls have at most; None: any number.
+      threads: on which they will run.
+
+    Returns:
+      How many were compiled.
+    """
+    sizes = [s for s in _SIZES if tokens is None or s <= max(tokens, _SIZES[-1])]
+    jobs = {
+        f"{m.rows}x{m.cols} {w.describe()} of {size} tokens": (_kernel(m, w, threads.library), size)
+        for m, w in dict.fromkeys(kernels)
+        for size in sizes
+    }
+    if not jobs:
+        return 0
+
+    def make(job: tuple[_Kernel, int]) -> bool:
+        with _progress.quiet():
+            return job[0].prepare(_SIZES.index(job[1]))
+
+    count = len(os.sched_getaffinity(0))
+    with _progress.of("kernels", list(jobs)), ThreadPoolExecutor(count) as pool:
+        made = 0
+        for name, was_compiled in zip(jobs, pool.map(make, jobs.values())):
+            made += was_compiled
+            _progress.stage(name)
+    return made
 
 
 def run(

@@ -61,6 +61,7 @@ class _Jobs(threading.local):
     """The innermost job of each thread."""
 
     job: _Job | None = None
+    is_quiet = False
 
 
 _jobs = _Jobs()
@@ -71,7 +72,7 @@ def of(what: str, stages: Sequence[str]) -> Iterator[None]:
     """Says how far what is done within is, in the first of its stages at first. A job
     within another one takes its place meanwhile."""
     outer, job = _jobs.job, _Job(what, stages)
-    if os.environ.get("SPARSE_OPT_PROGRESS") == "0":
+    if os.environ.get("SPARSE_OPT_PROGRESS") == "0" or _jobs.is_quiet:
         yield
         return
     watcher = threading.Thread(target=job.watch, name="sparse_opt progress", daemon=True)
@@ -84,6 +85,16 @@ def of(what: str, stages: Sequence[str]) -> Iterator[None]:
         job.end()
         watcher.join()
         _say.status("")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Says nothing of jobs of this thread within: a thread that waits for them speaks."""
+    was, _jobs.is_quiet = _jobs.is_quiet, True
+    try:
+        yield
+    finally:
+        _jobs.is_quiet = was
 
 
 def job(what: str, stages: Sequence[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -217,6 +217,18 @@ def _backward_of(bias: bool, dx: bool, dw: bool, activation: str) -> Wanted:
     return Wanted(bias=bias, dx=dx, dw=dw, activation=activation)
 
 
+def kernels_of(
+    matrix: Matrix, bias: bool, activation: str, trains: bool
+) -> list[tuple[Matrix, Wanted]]:
+    """Returns the kernels of a layer whose input, weight and bias are trained, or that only
+    computes results."""
+    found = [(matrix, _forward(bias, activation, False))]
+    if trains:
+        found.append((matrix, _forward(bias, activation, bool(activation))))
+        found.append((matrix, _backward_of(bias, True, True, activation)))
+    return found
+
+
 def _result(
     x: Tensor,
     weight: Tensor,

@@ -225,6 +225,8 @@ refused(nn.linear, values, pattern, jnp.zeros((3, 64)), scores=jnp.zeros((8, 6))
 refused(jax.jit(lambda p: nn.to_dense(values, p)), pattern)
 # CHECK: expected a weight of 48x64, but got 64x48
 refused(nn.from_dense, jnp.zeros((64, 48)), pattern)
+# CHECK-NEXT: expected one derivative of a block-sparse layer, but got a second one: compute that part with the dense weight, nn.to_dense(values, pattern)
+refused(jax.hessian(lambda x: (nn.linear(values, pattern, x) ** 2).sum()), jnp.ones((1, pattern.shape[1])))
 # CHECK: expected a tree with patterns, but got none
 refused(nn.update_patterns, {"w": values}, {})
 # CHECK: expected values under the path of the pattern 'v', but got w

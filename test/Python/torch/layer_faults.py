@@ -307,3 +307,71 @@ model.sparsity = parts[2]
 other = pickle.loads(pickle.dumps(copy.deepcopy(model)))
 assert other.sparsity._model is other and other.sparsity.done == 12
 print("copies")  # CHECK: copies
+
+# What is kept for scores goes with the layer, whose memory another one may have afterwards.
+def kept_ones():
+    for _ in range(8):
+        layer = nn.Linear(64, 64, density=0.5)
+        nn.keep_gradients(layer)
+        layer(torch.randn(4, 64)).sum().backward()
+        assert len(layer.kept) == 1
+        del layer
+        other = nn.Linear(64, 64, density=0.5)
+        other(torch.randn(4, 64)).sum().backward()
+        yield len(other.kept)
+
+
+print("kept of others:", sum(kept_ones()))  # CHECK: kept of others: 0
+
+# Operators that nothing else has asked, by a trace or called by their names.
+layer = nn.Linear(64, 32, block=8, density=0.5)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    traced = torch.jit.trace(layer, torch.randn(3, 64))
+# CHECK-COUNT-2: expected activations [..., 64] of torch.float32, but got [3, {{50|64}}] of torch.float{{32|64}}
+refuse(traced, torch.randn(3, 50))
+refuse(traced, torch.randn(3, 64).double())
+operators, x = torch.ops.sparse_opt, torch.randn(3, 64)
+own = layer.weight.detach(), layer.bias.detach(), layer.pattern, 32, 64
+# CHECK-NEXT: expected a bias [32] of torch.float32, but got [3] of torch.float32
+refuse(operators.linear, x, own[0], torch.randn(3), *own[2:])
+# CHECK-NEXT: expected a bias [32] of torch.float32, but got [32] of torch.float64
+refuse(operators.linear_activated, x, own[0], own[1].double(), *own[2:], "relu")
+# CHECK-NEXT: expected the operands of a block-sparse product on 'cpu', where its weight is, but got one on 'meta'
+refuse(operators.linear, x.to("meta"), *own)
+# CHECK-NEXT: expected gradients [..., 32] of torch.float32, but got [3, 31] of torch.float32
+refuse(operators.linear_backward, torch.randn(3, 31), x, own[0], *own[2:], True, True, True)
+# CHECK-NEXT: expected gradients [3, 32] of activations [3, 64], but got [4, 32]
+refuse(operators.linear_backward, torch.randn(4, 32), x, own[0], *own[2:], True, True, True)
+
+# Views whose numbers are negated when they are read.
+given, dy = torch._neg_view(torch.randn(3, 64)), torch._neg_view(torch.randn(3, 32))
+dense = layer.dense_weight().detach()
+assert torch.allclose(layer(given), given @ dense.T + layer.bias, atol=1e-5)
+given = torch.randn(3, 64, requires_grad=True)
+layer(given).backward(dy)
+assert torch.allclose(given.grad, dy @ dense, atol=1e-5)
+print("negated")  # CHECK-NEXT: negated
+# CHECK-NEXT: expected a block-sparse layer outside of vmap, but got one within: pass activations
+refuse(torch.autograd.grad, layer(given), given, torch.randn(5, 3, 32), is_grads_batched=True)
+
+# An optimizer that was made before trains nothing.
+model = torch.nn.Sequential(torch.nn.Linear(32, 32, bias=False), torch.nn.MultiheadAttention(32, 2))
+before, elsewhere = sgd(model), sgd(torch.nn.Linear(4, 4))
+nn.sparsify(model, "match=weight block=8x8 density=0.5")
+model[0](torch.randn(2, 32)).sum().backward()
+# CHECK: expected an optimizer of the model's parameters, but got one with a dense '0.weight', which sparsify replaced: make it afterwards
+refuse(before.step)
+elsewhere.step()
+optimizer = sgd(model)
+held = model[0].weight.detach().clone()
+optimizer.step()
+assert not torch.equal(held, model[0].weight)
+# CHECK-NEXT: expected activations [..., 32] of torch.float32 for the layer '0', but got [2, 31] of torch.float32
+refuse(model[0], torch.randn(2, 31))
+# CHECK-NEXT: expected a model whose layers are replaced, but got the Linear itself: put it into torch.nn.Sequential
+refuse(nn.sparsify, torch.nn.Linear(32, 32), "match=weight block=8x8 density=0.5")
+# CHECK-NEXT: expected 'match=weight' to match the weight of a layer that blocks of 8x8 divide, but got 0.weight (blocks already)
+refuse(nn.sparsify, model, "match=weight block=8x8 density=0.5")
+# CHECK-NEXT: expected 8 blocks of 8x8 for 'weight', but got 4 blocks of 8x8: the state is of a layer of another density or block
+refuse(nn.Linear(32, 32, block=8, density=0.5).load_state_dict, nn.Linear(32, 32, block=8, density=0.25).state_dict())

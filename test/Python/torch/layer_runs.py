@@ -14,11 +14,13 @@ import copy
 import random
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from refusals import refuse
 from sparse_opt import Group, Mark
 from sparse_opt.torch import nn
 
@@ -104,6 +106,21 @@ def run_random(seed: int) -> float:
             masked.take_masks()
     return worst
 
+
+# Kernels that are compiled ahead, for a step that compiles none then.
+sparse = torch.nn.Sequential(*(nn.Linear(48, 48, block=16, density=0.5, activation=a) for a in ("", "gelu", "")))
+kept = Path(sys.argv[1]) / "cache"
+made = nn.compile_kernels(sparse, tokens=70)
+count = len(list(kept.glob("*.so")))
+sparse(torch.randn(70, 48, requires_grad=True)).sum().backward()
+with torch.no_grad():
+    sparse(torch.randn(3, 48))
+print("ahead:", made, len(list(kept.glob("*.so"))) - count, nn.compile_kernels(sparse))
+# CHECK: ahead: 10 0 5
+# CHECK-NEXT: expected tokens to be an integer from 1
+refuse(nn.compile_kernels, sparse, tokens=0)
+# CHECK-NEXT: expected a dtype of float32, float64, bfloat16 or float16, but got torch.int32
+refuse(nn.compile_kernels, sparse, dtype=torch.int32)
 
 errors = {seed: run_random(seed) for seed in range(12)}
 print("random models:", [seed for seed, error in errors.items() if not error < 1e-9] or "right")
