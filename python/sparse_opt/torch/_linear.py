@@ -458,7 +458,7 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *dy: Tensor) -> tuple[Tensor | None, ...]:
         # The operator refuses second derivatives, and vmap.
-        is_alone = not torch.is_grad_enabled() and _private.are_plain(dy[0])
+        is_alone = not (torch.is_grad_enabled() or _private.is_batch_of_gradients(dy[0]))
         return _backward(ctx, dy[0], function=_gradients if is_alone else linear_backward)
 
 

@@ -657,6 +657,12 @@ def are_plain(*tensors: torch.Tensor) -> bool:
     )
 
 
+def is_batch_of_gradients(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor is one of those that `is_grads_batched` gives backward passes,
+    all at once."""
+    return torch._C._functorch.is_legacy_batchedtensor(tensor)
+
+
 without_subclasses: Callable[[], Any] = torch._C.DisableTorchFunctionSubclass
 """Lets operations see tensors of subclasses as plain ones."""
 

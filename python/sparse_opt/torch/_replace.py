@@ -137,8 +137,9 @@ def _find(
             raise StepError(
                 f"expected 'match={rule.match}' to match the weight of a layer that"
                 f" {_marks.blocks_of(rule)} divide, but got"
-                f" {', '.join(left[:3]) or 'no match'} in {len(shapes)} layers: "
-                + (f"mark {_marks.named(could, shapes)}" if could else "choose another block")
+                f" {', '.join(left[:3]) or 'no match'} in "
+                + (f"{len(shapes)} layers: " if shapes else "a model without dense layers")
+                + (f"mark {_marks.named(could, shapes)}" if could else "choose another block" * bool(shapes))
             )
     if not isinstance(pattern, str):
         names = [weight for *_, weight, _ in found]
