@@ -337,6 +337,13 @@ mlir.register_lowering(
 )
 
 
+def _refuse_second(primals: Any, tangents: Any) -> Any:
+    raise StepError(
+        "expected one derivative of a block-sparse layer, but got a second one: compute that"
+        " part with the dense weight, nn.to_dense(values, pattern)"
+    )
+
+
 @functools.cache
 def _product(matrix: Matrix, wanted: Wanted) -> Any:
     """Returns the function of arrays that a kernel computes; with vmap over activations
@@ -360,12 +367,7 @@ def _product(matrix: Matrix, wanted: Wanted) -> Any:
 
     once: Any = jax.custom_jvp(call)
 
-    @once.defjvp
-    def _(primals: Any, tangents: Any) -> Any:
-        raise StepError(
-            "expected one derivative of a block-sparse layer, but got a second one: compute that"
-            " part with the dense weight, nn.to_dense(values, pattern)"
-        )
+    once.defjvp(_refuse_second)
 
     @call.def_vmap
     def _(size: int, batched: Any, *arrays: Any) -> Any:

@@ -150,11 +150,11 @@ def _require_operands(
         raise StepError(
             f"expected a bias [{out_features}] of {kind}, but got {list(bias.shape)} of {bias.dtype}"
         )
-    for tensor in (x, pattern, bias, dy):
-        if tensor is not None and tensor.device != weight.device:
+    for other in (x, pattern, bias, dy):
+        if other is not None and other.device != weight.device:
             raise StepError(
                 f"expected the operands of a block-sparse product on '{weight.device}', where its"
-                f" weight is, but got one on '{tensor.device}'"
+                f" weight is, but got one on '{other.device}'"
             )
 
 
