@@ -288,7 +288,9 @@ def _linear(matrix: Matrix, values: Any, indices: Any, x: Any, scores: Any) -> A
 
 
 def _forward(matrix: Matrix, values: Any, indices: Any, x: Any, scores: Any) -> Any:
-    return _linear(matrix, values, indices, x, scores), (values, indices, x, scores)
+    # Not by `_linear`, of which JAX would say that it has no derivative forward.
+    y = _product(matrix, Wanted(y=True))(indices, values, x)
+    return y, (values, indices, x, scores)
 
 
 def _backward(matrix: Matrix, kept: Any, dy: Any) -> Any:
