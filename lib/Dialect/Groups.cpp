@@ -11,6 +11,11 @@ using namespace mlir::bsr;
 #define GET_OP_CLASSES
 #include "bsr/Dialect/BSRGroups.cpp.inc"
 
+bool GroupedFunction::isValid(Attribute attr) {
+  auto kind = dyn_cast<StringAttr>(attr);
+  return kind && llvm::is_contained({matmul, transposed, outer}, kind);
+}
+
 /// Checks that `tensor` has `shape`, and elements of `type`.
 static LogicalResult verifyType(Operation *op, StringRef name,
                                 RankedTensorType tensor,

@@ -7,6 +7,7 @@
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Groups.h"
 #include "bsr/Dialect/Schedules.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -194,6 +195,8 @@ static const KnownAttribute *find(Operation *op, StringRef name,
        AttentionFunction::isValid},
       {attrs::communicates, isFunction, unit, isUnit},
       {attrs::flops, hasFlops, count, isCount},
+      {GroupedFunction::name, isFunction, "matmul, matmul_transposed or outer",
+       GroupedFunction::isValid},
       {attrs::kind, hasKind, text, isText},
       {attrs::lanes, isNoFunction, unit, isUnit},
       {attrs::leftDense, isFunction, count, isCount},

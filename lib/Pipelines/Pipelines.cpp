@@ -294,12 +294,21 @@ static void addAttention(OpPassManager &pm, const bsr::StepOptions &options) {
     pm.addPass(bsr::createBSRImportAttention({options.attentionKeys}));
 }
 
+/// Functions that say that they compute products of groups become these, as
+/// long as nothing that divides the step has to look into them.
+static void addGroups(OpPassManager &pm, const bsr::StepOptions &options) {
+  if (!options.stages && options.microBatches == 1 && !options.shardState &&
+      !options.dataParallel)
+    pm.addPass(bsr::createBSRImportGroups());
+}
+
 /// A marked step becomes one whose work is in kernels for `target`. If
 /// `isHostApart`, numbers that it computes stay where its tensors are.
 static void addStep(OpPassManager &pm, const bsr::StepOptions &options,
                     const std::string &target, bool isHostApart = false) {
   pm.addPass(bsr::createBSRSetTarget({target}));
   addAttention(pm, options);
+  addGroups(pm, options);
   addImport(pm, options);
   addSparsity(pm, options);
   if (isHostApart)

@@ -36,6 +36,12 @@ class Compilation:
         names = _marks.arguments_of(export)
         return [m for m in self.marks if m.match is None or any(map(m.matches, names))]
 
+    def fitted(self, export: Export) -> Export:
+        """A program of the same weights in the form that these marks and options take."""
+        others = ("--target", "--data-parallel")
+        alone = not any(option.startswith(others) for option in self.options)
+        return export.fitted(self.marks_of(export), alone=alone)
+
     def evaluation_options(self) -> list[str]:
         """The options of a program without updates."""
         of_updates = (

@@ -23,6 +23,7 @@ from sparse_opt import _compiler, _given, _marks
 from sparse_opt._errors import StepError
 from sparse_opt._library import DTYPES, TYPES
 from sparse_opt._marks import Argument, Mark, Marks
+from sparse_opt._program import Export
 
 _BLOCKS = (1, 2, 4, 8, 16, 32, 64)
 _MOST_ROWS = 12
@@ -190,6 +191,8 @@ def explain(
       StepError: as `sparse_opt.compile` does.
     """
     fitted = _compiler.compilable_marks(export, marks, 0, says=False)
+    if isinstance(export, Export):
+        export = export.fitted(fitted)
     program = getattr(export, "program", None)
     taken = program.layers.marks.values() if program and program.layers else ()
     given = getattr(export, "marks", ()) if marks is None else _marks.listed(marks)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -160,6 +160,10 @@ class Export(str):
     program: Program | None = None
     marks: Sequence[Mark] = ()  # what it is to be compiled with
     _weights: Weights | None = None
+    # The stacks of matrices of which operations take one for each row, and what exports the
+    # program with products of their own.
+    _stacks: Sequence[str] = ()
+    _apart: Callable[[], Export] | None = None
 
     @classmethod
     def of(cls, text: str, program: Program, marks: Sequence[Mark] = ()) -> Export:
@@ -167,6 +171,22 @@ class Export(str):
         export.program = program
         export.marks = tuple(marks)
         return export
+
+    def take_apart(self, stacks: Sequence[str], export: Callable[[], Export]) -> None:
+        """Notes the names of weights, stacks of matrices of which an operation takes one for
+        each row, and what exports the program again with products of each matrix."""
+        if "bsr.grouped = " in self:
+            self._stacks, self._apart = tuple(stacks), export
+
+    def fitted(self, marks: Sequence[Mark], *, alone: bool = True) -> Export:
+        """Returns the export for marks: where one is for a matrix of a stack, or where steps are
+        not those of a processor `alone`, each matrix has products of its own."""
+        is_marked = any(mark.matches(name) for mark in marks for name in self._stacks)
+        if self._apart is None or (alone and not is_marked):
+            return self
+        other = self._apart()
+        other.marks = self.marks
+        return other
 
     @property
     def weights(self) -> Weights:

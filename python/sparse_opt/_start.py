@@ -62,6 +62,8 @@ def save(
             " got a text: sparse-train takes it as it is"
         )
     try:
+        export = export.fitted(_compiler.compilable_marks(export, marks, 0, says=False))
+        program = export.program or program
         fitted, patterns, masks = _compiled(export, program, marks)
         exports = [export, *(program.again(program.call_of(batch)) for batch in shapes)]
     except StepError as error:

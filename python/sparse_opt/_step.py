@@ -138,6 +138,9 @@ def compile(
             text = f"device cpu, not cuda: {error}"
             warnings.warn(text, stacklevel=_source.user_level())
             return compile(export, given, device="cpu", **arguments)  # type: ignore[arg-type]
+    if isinstance(export, Export):
+        export = export.fitted(given, alone=device == "cpu" and comm is None)
+        program = export.program
     target = _compiler.target_of(device)
     if target != "cpu":
         options = [f"--target={target}", *options]
@@ -436,7 +439,9 @@ class Step(Values):
           StepError: the compiler refused the function, or a parameter is not one of
             the step or of another shape or pattern.
         """
-        self._shapes.require_compilation("bind")
+        made = self._shapes.require_compilation("bind")
+        if isinstance(export, Export):
+            export = made.fitted(export)
         program = export.program if isinstance(export, Export) else None
         _compiler.require_text(export)
         return self._bind(export, program, library, options)

@@ -658,7 +658,7 @@ func.func @spmm_bias(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tens
 // Attributes of functions and operations: what the dialect does not know, or
 // knows of others, is refused with the names that it knows.
 
-// expected-error @below {{'func.func' op expected bsr.accumulates, bsr.arena_bytes, bsr.attention, bsr.communicates, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.micro_batches, bsr.patterns, bsr.products, bsr.replicas, bsr.score_norm, bsr.scores, bsr.sharded, bsr.stages, bsr.timers, bsr.unmasked, bsr.unused, bsr.whole_shapes or bsr.work, but got bsr.arena}}
+// expected-error @below {{'func.func' op expected bsr.accumulates, bsr.arena_bytes, bsr.attention, bsr.communicates, bsr.flops, bsr.grouped, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.micro_batches, bsr.patterns, bsr.products, bsr.replicas, bsr.score_norm, bsr.scores, bsr.sharded, bsr.stages, bsr.timers, bsr.unmasked, bsr.unused, bsr.whole_shapes or bsr.work, but got bsr.arena}}
 func.func private @function_unknown() attributes {bsr.arena = 64 : i64}
 
 // -----
@@ -770,6 +770,11 @@ module attributes {bsr.nme = "w"} {}
 
 // expected-error @below {{expected bsr.arena_bytes to be a 64-bit integer, 0 or greater, but got "64"}}
 func.func private @arena_bytes() attributes {bsr.arena_bytes = "64"}
+
+// -----
+
+// expected-error @below {{expected bsr.grouped to be matmul, matmul_transposed or outer, but got "product"}}
+func.func private @grouped_kind() attributes {bsr.grouped = "product"}
 
 // -----
 

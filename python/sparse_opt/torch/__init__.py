@@ -21,6 +21,7 @@ buffers have their names in the model's `state_dict`; an optimizer's tensor is
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -110,16 +111,28 @@ def export(
         _program,
         _upgrade,
     )
+    from sparse_opt.torch.rewrites import _experts
 
     _arguments.require_program(train_step, model, optimizer, batch)
     _optimizers.require_no_windows(optimizer)
     layers = _upgrade.Layers(model)
     layers.require_no_update()
-    with torch.inference_mode(False), torch.enable_grad(), layers.dense():
+    stacks = _experts.stacks_of(model)
+    with (
+        torch.inference_mode(False), torch.enable_grad(), layers.dense(),
+        contextlib.ExitStack() as stack,
+    ):  # fmt: skip
         given: list[Mark] = []
         if marks:
             weights = _arguments.weights_of(model)
             given = _compiler.require_marks(weights, marks, layers.marks)
+        marked = {
+            id(module)
+            for name, module in stacks.items()
+            for mark in given
+            if mark.matches(name) and mark.fits(module.get_parameter(name.rpartition(".")[2]).shape)
+        }
+        is_apart = stack.enter_context(_experts.apart(lambda module: id(module) in marked))
         with _effects.nothing_kept():
             captured = _capture.capture(
                 train_step, model, optimizer, batch, accumulate, scheduled
@@ -133,14 +146,19 @@ def export(
                 rules[argument.name] = rule
         text = _linalg.lower(captured, rules, locations)
 
-    def again(batch: Any) -> Export:
-        return export(
-            train_step, model, optimizer, batch, inits=inits, locations=locations,
-            accumulate=accumulate, scheduled=scheduled,
-        )  # fmt: skip
+    def again(batch: Any, is_apart: Any = is_apart) -> Export:
+        with _experts.apart(is_apart):
+            return export(
+                train_step, model, optimizer, batch, inits=inits, locations=locations,
+                accumulate=accumulate, scheduled=scheduled,
+            )  # fmt: skip
 
     program = _program.TorchProgram(model, batch, captured, layers, train_step, again)
-    return Export.of(text, program, given)
+    exported = Export.of(text, program, given)
+    with _experts.apart(is_apart):
+        grouped = _experts.grouped_in(model)
+    exported.take_apart(grouped, lambda: again(batch, lambda module: True))
+    return exported
 
 
 @_given.options(ExportError)
@@ -178,6 +196,7 @@ def export_function(
         _program,
         _upgrade,
     )
+    from sparse_opt.torch.rewrites import _experts
 
     _arguments.require_function(function, model, batch)
     layers = _upgrade.Layers(model)
@@ -188,7 +207,16 @@ def export_function(
             _capture.require_alike(captured)
         text = _linalg.lower(captured, {}, locations)
     program = _program.TorchFunction(model, batch, captured, layers)
-    return Export.of(text, program)
+
+    def apart() -> Export:
+        with _experts.apart(lambda module: True):
+            return export_function(
+                function, model, batch, training=training, locations=locations
+            )
+
+    exported = Export.of(text, program)
+    exported.take_apart(_experts.grouped_in(model), apart)
+    return exported
 
 
 def _init(

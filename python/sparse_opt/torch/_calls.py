@@ -2,12 +2,13 @@
 #
 # Operations of a trace that are calls of functions of the exported module.
 
-"""Attention on its way through torch-mlir, which has no form for it.
+"""Attention, and products of groups, on their way through torch-mlir, which has no form for
+them.
 
 `cut` makes what an operation takes a result of the graph, and what it returns an argument.
 `splice` puts a call in between again, of a function whose body is what the operation
-computes, and whose attribute `bsr.attention` says what that is: the compiler makes one
-operation of the call, others inline it.
+computes, and whose attribute `bsr.attention` or `bsr.grouped` says what that is: the
+compiler makes one operation of the call, others inline it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import Any
 import torch
 from torch_mlir import ir
 
-from sparse_opt.torch import _nodes, _private, _sdpa
+from sparse_opt.torch import _grouped, _nodes, _private, _sdpa
 from sparse_opt.torch.rewrites import _constants, _decompositions
 
-_ATTRIBUTE = "bsr.attention"
+_ATTENTION = (_sdpa.ATTENTION, _sdpa.ATTENTION_GRADIENT)
 
 
 @dataclass
@@ -30,51 +31,86 @@ class Site:
     """An operation that was cut out of a graph.
 
     Args:
+      operation: what it was.
       names: what its operands are.
       forms: of each operand, its shape and type.
-      numbers: the scale, and what kept probabilities are multiplied with.
+      numbers: of attention, the scale, and what kept probabilities are multiplied with.
       operands: where they are among the results that the graph has more.
       results: where they are among the arguments that it has more; None: unused.
       place: the user's file and line.
     """
 
+    operation: Any
     names: tuple[str, ...]
     forms: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    numbers: tuple[float, float]
+    numbers: tuple[float, ...]
     operands: list[int]
     results: list[int | None]
     place: tuple[str, int] | None
 
     @property
-    def is_gradient(self) -> bool:
-        return "dy" in self.names
-
-    @property
     def function(self) -> Any:
         """What it computes: equal for what one function computes."""
-        return self.names, self.forms, self.numbers
+        return self.operation, self.names, self.forms, self.numbers
+
+    @property
+    def name(self) -> str:
+        """What its function is called, but for a number."""
+        if self.operation in _ATTENTION:
+            return f"attention_{'gradient_' * (self.operation is _sdpa.ATTENTION_GRADIENT)}"
+        return f"grouped_{_grouped.KINDS[self.operation][0]}_"
+
+    def attribute(self) -> tuple[str, ir.Attribute]:
+        """The attribute of its function."""
+        if self.operation not in _ATTENTION:
+            return "bsr.grouped", ir.StringAttr.get(_grouped.KINDS[self.operation][0])
+        attributes: dict[str, Any] = {
+            "operands": ir.ArrayAttr.get([ir.StringAttr.get(n) for n in self.names]),
+            "scale": ir.FloatAttr.get_f64(self.numbers[0]),
+        }
+        if "kept" in self.names:
+            attributes["kept_factor"] = ir.FloatAttr.get_f64(self.numbers[1])
+        return "bsr.attention", ir.DictAttr.get(attributes)
+
+    def compute(self, *tensors: torch.Tensor) -> Any:
+        """Returns what it computes."""
+        if self.operation not in _ATTENTION:
+            return _grouped.composed(self.operation, *tensors)
+        given = dict(zip(self.names, tensors))
+        operands: list[Any] = [given.get(name) for name in _sdpa.TENSORS]
+        if "dy" in given:
+            return list(_sdpa.composed_gradient(given["dy"], *operands, *self.numbers))
+        composed: Any = _sdpa.composed
+        return composed(*operands, *self.numbers)
+
+
+def _named(node: torch.fx.Node) -> tuple[list[tuple[str, Any]], tuple[Any, ...]]:
+    """Returns the operands of an operation, and its numbers."""
+    args: list[Any] = list(node.args)
+    if node.target not in _ATTENTION:
+        return list(zip(_grouped.KINDS[node.target][1], args)), ()
+    dy = [("dy", args.pop(0))] if node.target is _sdpa.ATTENTION_GRADIENT else []
+    tensors = list(zip(_sdpa.TENSORS, args))
+    named = [(n, t) for n, t in [*tensors[:3], *dy, *tensors[3:]] if t is not None]
+    return named, tuple(args[len(_sdpa.TENSORS) :])
 
 
 def cut(module: torch.fx.GraphModule) -> list[Site]:
-    """Cuts attention out of a graph: behind its arguments are the results of what was cut
-    out, and behind its results the operands."""
+    """Cuts operations out of a graph that become calls: behind its arguments are the results
+    of what was cut out, and behind its results the operands."""
     graph = module.graph
     nodes = list(graph.nodes)
-    found = [n for n in nodes if n.target in (_sdpa.ATTENTION, _sdpa.ATTENTION_GRADIENT)]
+    found = [n for n in nodes if n.target in (*_ATTENTION, *_grouped.KINDS)]
     first = next(n for n in nodes if n.op != "placeholder")
     output = nodes[-1]
     given: dict[torch.fx.Node, int] = {}
     num_arguments = 0
     sites = []
     for node in found:
-        is_gradient = node.target is _sdpa.ATTENTION_GRADIENT
-        args: list[Any] = list(node.args)
-        dy = [("dy", args.pop(0))] if is_gradient else []
-        tensors = list(zip(_sdpa.TENSORS, args))
-        named = [(n, t) for n, t in [*tensors[:3], *dy, *tensors[3:]] if t is not None]
+        named, numbers = _named(node)
         values = [t.meta["val"] for _, t in named]
         users: list[Any] = [node]
-        if is_gradient:
+        if node.target is _sdpa.ATTENTION_GRADIENT:
             items = {user.args[1]: user for user in node.users}
             users = [items.get(i) for i in range(3)]
         results: list[int | None] = []
@@ -83,15 +119,16 @@ def cut(module: torch.fx.GraphModule) -> list[Site]:
             if user is None:
                 continue
             with graph.inserting_before(first):
-                argument = graph.placeholder(f"attention_{num_arguments}")
+                argument = graph.placeholder(f"called_{num_arguments}")
             argument.meta["val"] = user.meta["val"]
             num_arguments += 1
             user.replace_all_uses_with(argument)
         sites.append(
             Site(
+                node.target,
                 tuple(n for n, _ in named),
                 tuple((tuple(v.shape), v.dtype) for v in values),
-                tuple(args[len(_sdpa.TENSORS) :]),
+                numbers,
                 [given.setdefault(t, len(given)) for _, t in named],
                 results,
                 _nodes.place_of_node(node),
@@ -106,10 +143,10 @@ def cut(module: torch.fx.GraphModule) -> list[Site]:
 def splice(
     module: ir.Module, sites: Sequence[Site], lower: Callable[[torch.fx.GraphModule], ir.Module]
 ) -> None:
-    """Puts calls where attention was cut out, and the functions that they call.
+    """Puts calls where operations were cut out, and the functions that they call.
 
     Args:
-      module: what the graph without attention became.
+      module: what the graph without them became.
       sites: what was cut out of it.
       lower: makes a module of the graph of a function.
     """
@@ -124,7 +161,7 @@ def splice(
     names: dict[Any, tuple[str, list[Any]]] = {}
     for site in sites:
         if site.function not in names:
-            name = f"attention_{'gradient_' * site.is_gradient}{len(names)}"
+            name = f"{site.name}{len(names)}"
             types = _add_function(module, name, site, lower)
             names[site.function] = name, types
     for site in sites:
@@ -172,15 +209,10 @@ def _add_function(
     function: Any = ir.Operation.parse(text, context=module.context)
     for inner in [function, *_within(function)]:
         inner.location = ir.Location.unknown(module.context)
-    attributes: dict[str, Any] = {
-        "operands": ir.ArrayAttr.get([ir.StringAttr.get(n) for n in site.names]),
-        "scale": ir.FloatAttr.get_f64(site.numbers[0]),
-    }
-    if "kept" in site.names:
-        attributes["kept_factor"] = ir.FloatAttr.get_f64(site.numbers[1])
     function.attributes["sym_name"] = ir.StringAttr.get(name)
     function.attributes["sym_visibility"] = ir.StringAttr.get("private")
-    function.attributes[_ATTRIBUTE] = ir.DictAttr.get(attributes)
+    key, value = site.attribute()
+    function.attributes[key] = value
     module.body.append(function)
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     return list(kind.results)
@@ -188,21 +220,9 @@ def _add_function(
 
 def _graph_of(site: Site) -> torch.fx.GraphModule:
     """Returns the graph of a function."""
-    places = {name: i for i, name in enumerate(site.names)}
-
-    def run(*tensors: torch.Tensor) -> Any:
-        operands: list[Any] = [
-            tensors[places[name]] if name in places else None for name in _sdpa.TENSORS
-        ]
-        if site.is_gradient:
-            dy = tensors[places["dy"]]
-            return list(_sdpa.composed_gradient(dy, *operands, *site.numbers))
-        composed: Any = _sdpa.composed
-        return composed(*operands, *site.numbers)
-
     examples = [torch.empty(shape, dtype=dtype) for shape, dtype in site.forms]
     with _private.without_values(examples) as tensors:
-        graph = _private.traced(run, _decompositions.table(), tensors)
+        graph = _private.traced(site.compute, _decompositions.table(), tensors)
     _constants.fold(graph)
     return graph
 

@@ -43,6 +43,60 @@ def BSRVerifyStep : Pass<"bsr-verify-step", "ModuleOp"> {
   }];
 }
 
+def BSRImportGroups : Pass<"bsr-import-groups", "ModuleOp"> {
+  let summary = "Make products of groups of calls of functions that say that they compute them";
+  let description = [{
+    A front end that knows of mixtures of experts, as PyTorch's of transformers' models, puts the
+    products of rows with the matrices of their experts, and their gradients, into functions
+    of their own, whose attribute `bsr.grouped` says what they compute
+    (`include/bsr/Dialect/Groups.h`). Their bodies are of operations of upstream, which multiply all
+    rows with each matrix: who does not know the attribute inlines them. This pass makes
+    `bsr.grouped_matmul` and `bsr.grouped_outer` of calls in front of that.
+
+    Calls stay, and are inlined, where the matrices are of an argument with a mark: in
+    products of its own, each can be block-sparse.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: tensor<8x4xf32> {bsr.name = "x"}, %w: tensor<3x6x4xf32> {bsr.name = "w"},
+                 %groups: tensor<8xi64> {bsr.name = "groups"}) -> (tensor<8x6xf32> {bsr.name = "y"}) {
+      %y = call @multiply(%x, %w, %groups)
+          : (tensor<8x4xf32>, tensor<3x6x4xf32>, tensor<8xi64>) -> tensor<8x6xf32>
+      return %y : tensor<8x6xf32>
+    }
+    func.func private @multiply(%x: tensor<8x4xf32>, %w: tensor<3x6x4xf32>,
+                                %groups: tensor<8xi64>) -> tensor<8x6xf32>
+        attributes {bsr.grouped = "matmul_transposed"} {
+      %0 = tensor.empty() : tensor<8x6xf32>
+      return %0 : tensor<8x6xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: tensor<8x4xf32> {bsr.name = "x"}, %w: tensor<3x6x4xf32> {bsr.name = "w"},
+                 %groups: tensor<8xi64> {bsr.name = "groups"}) -> (tensor<8x6xf32> {bsr.name = "y"}) {
+      %y = bsr.grouped_matmul %x, %w, %groups transpose
+          : tensor<8x4xf32>, tensor<3x6x4xf32>, tensor<8xi64> -> tensor<8x6xf32>
+      return %y : tensor<8x6xf32>
+    }
+    func.func private @multiply(%x: tensor<8x4xf32>, %w: tensor<3x6x4xf32>,
+                                %groups: tensor<8xi64>) -> tensor<8x6xf32>
+        attributes {bsr.grouped = "matmul_transposed"} {
+      %0 = tensor.empty() : tensor<8x6xf32>
+      return %0 : tensor<8x6xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numImported", "num-imported", "Number of products made of calls">,
+  ];
+  let dependentDialects = ["::mlir::bsr::BSRDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def BSRDropSigns : Pass<"bsr-drop-signs", "ModuleOp"> {
   let summary = "Make unsigned integers signless";
   let description = [{
