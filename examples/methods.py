@@ -33,13 +33,14 @@ class RigL(SET):
 class AccumulatedRigL(RigL):
     """Grows by the gradients of the last `steps` steps in front of an update, as options of
     others do (`grad_accumulation_n`, `gradient_acc`). They add up gradients; a step has the
-    norms of blocks alone, which are added up here. Needs `sparse_opt.Sparsity`."""
+    norms of blocks alone, which are added up here, as the runtime does for rigl with
+    `score_steps`. Needs `sparse_opt.Sparsity`."""
 
     def __init__(self, steps=8):
         self.score_steps, self.sums = steps, {}
 
     def see(self, weight):
-        self.sums[weight.name] = self.sums.get(weight.name, 0.0) + weight.scores.astype(np.float64)
+        self.sums[weight.name] = self.sums.get(weight.name, np.float32(0)) + weight.scores
 
     def grow(self, weight, count):
         scores = self.sums.pop(weight.name, weight.scores)

@@ -60,6 +60,7 @@ class Group:
     half_period: int = _DEFAULT
     score: str = _DEFAULT
     allow_return: bool = _DEFAULT
+    score_steps: int = _DEFAULT
     new_values: str = _DEFAULT
     new_std: float = _DEFAULT
     new_state: str = _DEFAULT
@@ -120,8 +121,14 @@ def _described(group: Group | Mapping[str, Any]) -> tuple[Any, Method | None]:
     method = next(key for key in _keys() if key["name"] == "method")
     for name in (method["name"], *method["aliases"]):
         if isinstance(keys.get(name), Method):
-            # Its updates come when those of set do.
-            own, keys[name] = keys[name], "set"
+            # Its updates come when those of set do, or of rigl, which has scores.
+            own = keys[name]
+            keys[name] = "rigl" if own.needs_scores else "set"
+            if own.needs_scores and keys.setdefault("score_steps", own.score_steps) != own.score_steps:
+                raise StepError(
+                    f"expected score_steps of a group to be that of its method"
+                    f" {type(own).__name__}, {own.score_steps}, but got {keys['score_steps']}"
+                )
     return _plain(keys), own
 
 
@@ -168,10 +175,8 @@ def compile_options(groups: Groups, options: Sequence[str]) -> list[str]:
     """Returns the options of a step with those that it needs for the groups and has not."""
     rules = Rules(groups)
     needed = library().bsr_sparsity_options(rules._handle).decode().split()
-    if any(getattr(g.method, "needs_scores", False) for g in rules.groups):
-        needed.append("--score-norm=l1")
     named = {option.lstrip("-").partition("=")[0] for option in options}
-    added = [o for o in dict.fromkeys(needed) if o[2:].partition("=")[0] not in named]
+    added = [o for o in needed if o[2:].partition("=")[0] not in named]
     return [*options, *added]
 
 
@@ -268,3 +273,17 @@ class Updates:
         for weight, update in zip(self._weights, due):
             if update.method:
                 yield weight, update
+
+    def scored(self, step: int) -> Iterator[tuple[Member, int]]:
+        """Yields the weights whose scores of `step` an update reads, and of how many steps
+        it does: of one, after it, or of several, of which this is one."""
+        count = len(self._weights)
+        scored = (ctypes.c_int32 * count)()
+        check(
+            library().bsr_updates_scored(
+                self._handle, ctypes.c_int64(step), ctypes.c_int64(count), scored
+            )
+        )
+        for weight, steps in zip(self._weights, scored):
+            if steps:
+                yield weight, steps

@@ -487,6 +487,15 @@ class Session:
         )  # fmt: skip
         return scores
 
+    def sum_scores(self, steps: Sequence[int]) -> None:
+        """Adds scores to those of runs before, of each pattern of which they are to be of
+        more than one step."""
+        check(
+            library().bsr_session_sum_scores(
+                self._handle, (ctypes.c_int32 * len(steps))(*steps), ctypes.c_int64(len(steps))
+            )
+        )
+
     def choose_absent(self, pattern: Pattern, barred: Array, count: int) -> Array:
         """Returns random blocks that are none of `barred`, whose numbers rise."""
         return self._choose(library().bsr_session_choose_absent, pattern, barred, count)

@@ -117,25 +117,21 @@ class Sparsity:
         """Whether the next call of the step has to score blocks."""
         next_step, is_done = self._place(1)
         # Of a step that sums, any call may be the last of its window.
-        return (is_done or self._step._sums) and (
-            any(
-                _method_of(due) == "rigl" or getattr(m.group.method, "needs_scores", False)
-                for m, due in self._updates.due(next_step)
-            )
-            or bool(self._watched(next_step))
-        )
+        return (is_done or self._step._sums) and any(self._updates.scored(next_step))
 
-    def _watched(self, step: int) -> list[tuple[Pattern, Method]]:
-        """Returns the weights whose methods see the scores of `step`, of several in front of
-        an update."""
-        methods = {id(m): m for m in self._methods() if m.needs_scores and m.score_steps > 1}
-        found: dict[int, tuple[Pattern, Method]] = {}
-        for later in range(max((m.score_steps for m in methods.values()), default=0)):
-            for member, _ in self._updates.due(step + later):
-                method = methods.get(id(member.group.method))
-                if method is not None and later < method.score_steps:
-                    found[member.pattern.index] = (member.pattern, method)
-        return list(found.values())
+    def _keep_scores(self, step: int) -> None:
+        """Sums the scores of `step`, or shows them to methods, for updates that want those of
+        several steps."""
+        session, counters = self._step._session, self._step._session.counters()
+        summed = [0] * len(self._step.patterns)
+        for member, steps in self._updates.scored(step):
+            if isinstance(member.group.method, Method):
+                if steps > 1:
+                    member.group.method.see(_method.Weight(self._step, member.pattern, counters))
+            else:
+                summed[member.pattern.index] = steps
+        if max(summed, default=0) > 1:
+            session.sum_scores(summed)
 
     def due(self, step: int) -> dict[str, float]:
         """Returns which weights are updated after `step` steps, and the share of blocks to
@@ -169,10 +165,7 @@ class Sparsity:
         if not is_done or step == self._updated:
             return {}
         self._updated = step
-        if watched := self._watched(step):
-            counters = self._step._session.counters()
-            for pattern, method in watched:
-                method.see(_method.Weight(self._step, pattern, counters))
+        self._keep_scores(step)
         native, own = {}, []
         updates = list(self._updates.due(step))
         for member, due in updates:

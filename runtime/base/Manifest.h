@@ -58,8 +58,9 @@ inline bool isIndices(bsr_kind kind) {
 inline constexpr bsr_kind indexKinds[] = {BSR_ROW_PTR, BSR_COL_IDX, BSR_SLOT,
                                           BSR_COL_PTR, BSR_ROW_IDX, BSR_SLOT_T};
 
-/// The tensors of a pattern's history in a checkpoint.
-inline constexpr const char *everTensor = "ever", *newestTensor = "newest";
+/// The tensors of a pattern's history in a checkpoint, and of summed scores.
+inline constexpr const char *everTensor = "ever", *newestTensor = "newest",
+                            *scoresTensor = "scores";
 
 struct Pattern {
   std::string name;

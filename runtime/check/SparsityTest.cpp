@@ -79,7 +79,7 @@ TEST(SparsityTest, Keys) {
   Json group = Json::parse(defaults)[0],
        keys = Json::parse(bsr_sparsity_keys());
   ASSERT_EQ(keys.size(), group.size());
-  ASSERT_EQ(keys.size(), 24u);
+  ASSERT_EQ(keys.size(), 25u);
   size_t names = 0;
   for (const Json &key : keys) {
     ASSERT_EQ(key["default"], group[key["name"].get<std::string>()]);
@@ -101,7 +101,7 @@ TEST(SparsityTest, Keys) {
       ++names;
     }
   }
-  ASSERT_EQ(names, 51u);
+  ASSERT_EQ(names, 53u);
   ASSERT_EQ(std::string(bsr_sparsity_text(nullptr)), "");
   ASSERT_EQ(std::string(bsr_sparsity_options(nullptr)), "");
 }

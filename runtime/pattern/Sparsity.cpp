@@ -81,6 +81,11 @@ static const std::vector<GroupKey> &keys() {
        {0, 0, {"l1", "l2", "linf", "mean"}}},
       {"allow_return", &Group::allowReturn,
        "whether an update may regrow a block that it prunes"},
+      {"score_steps",
+       &Group::scoreSteps,
+       "of rigl, over how many steps in front of an update the norms of "
+       "gradients are summed",
+       {1, 1 << 16}},
       {"new_values",
        &Group::newValues,
        "first values of a regrown block: zeros, or normal ones",
@@ -130,6 +135,7 @@ static const std::map<std::string, const char *> &aliases() {
       {"update.stop", "end"},
       {"update.until", "until"},
       {"regrow.allow_return", "allow_return"},
+      {"regrow.score_steps", "score_steps"},
       {"regrow.values", "new_values"},
       {"regrow.std", "new_std"},
       {"regrow.state", "new_state"},
@@ -159,6 +165,12 @@ static std::vector<std::string> allNames() {
     names.push_back("sparsity." + alias);
   names.push_back(std::string("sparsity.") + sparsityAlias);
   return names;
+}
+
+/// Names that others have for a sum of gradients over steps. Norms of the sum
+/// are other numbers than the sum of norms, which a step gives.
+static bool isSumOfGradients(const std::string &name) {
+  return name == "grad_accumulation_n" || name == "gradient_acc";
 }
 
 /// The start of `value`, for a message.
@@ -234,6 +246,13 @@ static void readGroup(Group &group, const std::string &where,
       readGroup(group, where, name + ".", inner, found);
       continue;
     }
+    if (!key && isSumOfGradients(name))
+      fail("expected configuration key '", where,
+           ".score_steps', over which the norms of gradients are summed, but "
+           "got '",
+           where, ".", name,
+           "', which sums the gradients: these are dense, and no step stores "
+           "them");
     if (!key)
       refuseKey("sparsity." + name, allNames());
     set(group, *key, where, name, inner);
@@ -329,6 +348,10 @@ static void check(const Group &group, const std::string &where) {
           "to be dense for init largest, whose values are those of dense "
           "weights, but got ",
           group.fanIn);
+  require(group.scoreSteps == 1 || group.method == "rigl", "score_steps",
+          "to be 1 for another method than rigl, which alone reads scores, but "
+          "got ",
+          group.scoreSteps);
   require(group.newStd == 0 || group.newValues == "random", "new_std",
           "to be left out unless new_values is random, but got ", group.newStd);
   require(group.newStep == "matrix" || group.newState == "first", "new_state",

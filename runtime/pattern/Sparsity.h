@@ -38,6 +38,7 @@ struct SparsityGroup {
   int64_t halfPeriod = 0;
   std::string score = "l1";
   bool allowReturn = false;
+  int64_t scoreSteps = 1;
 
   std::string newValues = "zero";
   double newStd = 0;

@@ -33,6 +33,12 @@ struct bsr_updates {
   /// What is due for `weight` after `step` steps.
   bsr_pattern_update due(int64_t step, const Weight &weight) const;
 
+  /// As bsr_updates_scored says of `weight`.
+  int32_t scored(int64_t step, const Weight &weight) const;
+
+  /// Fails unless `count` is that of the weights.
+  void requireRoom(int64_t count) const;
+
   void distribute(size_t index, const bsr_sparse_weight *given,
                   const std::vector<int64_t> &members);
   void requireSlots(const bsr_sparse_weight *given) const;
@@ -388,6 +394,16 @@ bsr_pattern_update bsr_updates::due(int64_t step, const Weight &weight) const {
   return due;
 }
 
+int32_t bsr_updates::scored(int64_t step, const Weight &weight) const {
+  if (weight.rule.method != BSR_RIGL || weight.isFrozen)
+    return 0;
+  const SparsityGroup &group = groups[size_t(weight.rule.group)];
+  for (int64_t later = 0; later < group.scoreSteps; ++later)
+    if (isDue(group, step + later))
+      return int32_t(group.scoreSteps);
+  return 0;
+}
+
 bsr_status bsr_updates_create(const bsr_sparsity *sparsity, int64_t steps,
                               int64_t count, const bsr_sparse_weight *weights,
                               bsr_updates **updates) {
@@ -418,16 +434,31 @@ bsr_status bsr_updates_rule(const bsr_updates *updates, int64_t index,
   });
 }
 
+void bsr_updates::requireRoom(int64_t count) const {
+  if (count != int64_t(weights.size()))
+    fail("expected room for the ", weights.size(),
+         " weights of these updates, but got ", count);
+}
+
 bsr_status bsr_updates_due(const bsr_updates *updates, int64_t step,
                            int64_t count, bsr_pattern_update *due) {
   return guarded([&] {
     requireArgument(updates, "updates");
     requireArgument(due, "due");
-    if (count != int64_t(updates->weights.size()))
-      fail("expected room for the ", updates->weights.size(),
-           " weights of these updates, but got ", count);
+    updates->requireRoom(count);
     for (const Weight &weight : updates->weights)
       *due++ = updates->due(step, weight);
+  });
+}
+
+bsr_status bsr_updates_scored(const bsr_updates *updates, int64_t step,
+                              int64_t count, int32_t *scored) {
+  return guarded([&] {
+    requireArgument(updates, "updates");
+    requireArgument(scored, "scored");
+    updates->requireRoom(count);
+    for (const Weight &weight : updates->weights)
+      *scored++ = updates->scored(step, weight);
   });
 }
 

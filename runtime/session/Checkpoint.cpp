@@ -66,6 +66,11 @@ static std::vector<Tensor> listTensors(const bsr_session &session,
     add(BSR_SLOT, view.slot, view.blocks);
     if (pattern.isStatic)
       continue;
+    if (const std::vector<float> &sums = session.scoreSums[i]; !sums.empty())
+      tensors.push_back({pattern.tensorName(scoresTensor),
+                         ElementType::F32,
+                         {int64_t(sums.size())},
+                         bytesAt(sums.data(), 4 * int64_t(sums.size()))});
     auto addBits = [&](const char *what, const uint64_t *bits, int64_t words) {
       tensors.push_back({pattern.tensorName(what),
                          ElementType::I8,
@@ -152,6 +157,7 @@ static int64_t mostBytes(const bsr_session &session) {
     bytes += isKept(buffer) ? buffer.wholeBytes : 0;
   for (const Pattern &pattern : session.manifest().patterns)
     bytes += 4 * (pattern.gridRows() + 1) + 8 * pattern.slots +
+             4 * pattern.allBlocks() +
              8 * (PatternHistory::everWords(pattern) +
                   PatternHistory::newestWords(pattern));
   return bytes;
@@ -172,7 +178,7 @@ public:
   }
 
   /// Makes `target`, the session that was checked, go on from here. Cannot
-  /// fail.
+  /// fail but for memory, before anything has changed.
   void apply(bsr_session &target);
 
   /// Lets `target` say what the checkpoint says of itself.
@@ -201,6 +207,7 @@ private:
   void readBuffers();
   void readPatterns();
   void readHistory(const Pattern &pattern);
+  void readScores(const Pattern &pattern);
   void refuseOthers();
 
   /// A number of the metadata.
@@ -221,6 +228,7 @@ private:
   std::vector<std::string_view> buffers; // those that it holds
   std::vector<Rows> patterns;
   std::vector<std::array<std::string_view, 2>> histories; // ever, newest
+  std::vector<std::string_view> scoreSums;
 };
 } // namespace
 
@@ -330,7 +338,17 @@ void Checkpoint::readPatterns() {
       fail(BSR_INVALID_CHECKPOINT, "expected the static pattern '",
            pattern.name, "' of this step, but got another one in ", where);
     readHistory(pattern);
+    readScores(pattern);
   }
+}
+
+/// Reads sums of scores, which a checkpoint has where one was made between the
+/// steps that are summed.
+void Checkpoint::readScores(const Pattern &pattern) {
+  std::string_view &sums = scoreSums.emplace_back();
+  std::string name = pattern.tensorName(scoresTensor);
+  if (!pattern.isStatic && file.has(name))
+    sums = readTensor(name, ElementType::F32, {pattern.allBlocks()});
 }
 
 /// Reads which blocks a pattern ever had, and which are new.
@@ -365,6 +383,8 @@ void Checkpoint::refuseOthers() {
 }
 
 void Checkpoint::apply(bsr_session &target) {
+  for (size_t i = 0; i < patterns.size(); ++i)
+    target.scoreSums[i].reserve(scoreSums[i].size() / sizeof(float));
   auto buffer = buffers.begin();
   for (size_t i = 0; i < target.buffers.size(); ++i) {
     if (!isKept(target.manifest().buffers[i]))
@@ -387,8 +407,10 @@ void Checkpoint::apply(bsr_session &target) {
   target.counters.blocks_pruned = counters.blocks_pruned;
   target.counters.blocks_regrown = counters.blocks_regrown;
   for (size_t i = 0; i < patterns.size(); ++i)
-    if (!target.manifest().patterns[i].isStatic)
+    if (!target.manifest().patterns[i].isStatic) {
       target.loadHistory(int64_t(i), histories[i][0], histories[i][1]);
+      target.loadScores(int64_t(i), scoreSums[i]);
+    }
   describe(target);
 }
 

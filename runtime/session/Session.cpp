@@ -67,6 +67,7 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
   bytes += Memory::partBytes(roomBytes);
   moreScratch.resize(numUpdateThreads(manifest()) - 1);
   histories.resize(manifest().patterns.size());
+  scoreSums.resize(manifest().patterns.size());
   pruneFlags.resize(manifest().patterns.size());
   newBlocks.resize(manifest().patterns.size());
 
@@ -350,7 +351,7 @@ void bsr_session::run(bool scores) {
     return BSR_STEP_RAN;
   };
   bsr_session &counted = trains ? *source : *this;
-  counted.hasScores = false;
+  counted.hasScores = counted.hasSums = false;
   switch (int32_t status = run()) {
   case BSR_STEP_RAN:
     if (trains && scores)
@@ -448,6 +449,7 @@ bsr_status bsr_session_snapshot(bsr_session *session) {
     forEachCopy(*session, [&](const Buffer &buffer, void *memory, void *copy) {
       session->device.copy(copy, memory, buffer.bytes);
     });
+    session->copiedSums = session->scoreSums;
     session->copiedSteps = session->counters.steps;
     session->copiedVersion = session->patternVersion;
   });
@@ -465,6 +467,7 @@ bsr_status bsr_session_restore(bsr_session *session) {
     forEachCopy(*session, [&](const Buffer &buffer, void *memory, void *copy) {
       session->device.copy(memory, copy, buffer.bytes);
     });
+    session->scoreSums = session->copiedSums;
     session->counters.steps = session->copiedSteps;
     session->hasScores = false;
   });
@@ -498,5 +501,8 @@ bsr_status bsr_session_counters(const bsr_session *session,
     requireArgument(session, "session");
     requireArgument(counters, "counters");
     *counters = session->counters;
+    for (const auto *sums : {&session->scoreSums, &session->copiedSums})
+      for (const std::vector<float> &some : *sums)
+        counters->bytes += 4 * int64_t(some.capacity());
   });
 }

@@ -115,6 +115,9 @@ struct bsr_session {
   /// Fails unless the last run left scores of the blocks of `pattern`.
   void requireScores(const sparse_opt::Pattern &pattern) const;
 
+  /// The method behind the C function of this name.
+  void sumScores(const int32_t *steps);
+
   /// Whether the next run updates, of a step that accumulates.
   bool appliesUpdate() const;
 
@@ -138,6 +141,10 @@ struct bsr_session {
   /// PatternHistory.
   void loadHistory(int64_t pattern, std::string_view ever,
                    std::string_view newest);
+
+  /// Makes the sums of scores of a pattern those of a checkpoint, f32, which
+  /// may have none.
+  void loadScores(int64_t pattern, std::string_view sums);
 
   /// Called where a pattern was made or set: its history begins with the
   /// blocks it has, or goes on with them if the step has run.
@@ -219,12 +226,17 @@ public:
   std::vector<uint8_t *> pruneFlags;
   /// What blocks of each pattern begin with that updates regrow.
   std::vector<bsr_new_blocks> newBlocks;
-  bool hasScores = false;       // whether those of the arena are the last run's
+  bool hasScores = false; // whether those of the arena are the last run's
+  bool hasSums = false;   // whether these, where summed, are sums
+  /// Of each pattern, the scores that were summed since its last change; empty
+  /// if none were.
+  std::vector<std::vector<float>> scoreSums;
   std::vector<bool> hasPattern; // whether each pattern was made or set
 
   // The copy that `bsr_session_snapshot` keeps.
   sparse_opt::Memory copyArea;
   std::vector<void *> copies; // of the carried buffers, in their order
+  std::vector<std::vector<float>> copiedSums; // and of scoreSums
   int64_t copiedSteps = 0;
   int64_t copiedVersion = 0;
 

@@ -270,6 +270,7 @@ void bsr_session::replacePatterns(const bsr_replacement *replacements,
   }
   for (int64_t i = 0; i < count; ++i) {
     const PatternHistory &history = histories[replacements[i].pattern];
+    scoreSums[replacements[i].pattern].clear();
     counters.blocks_pruned += history.pruned;
     counters.blocks_regrown += history.regrown;
   }

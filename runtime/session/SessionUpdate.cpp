@@ -152,6 +152,7 @@ void bsr_session::updatePatterns(const bsr_pattern_update *given) {
   for (size_t i = 0; i < manifest().patterns.size(); ++i) {
     if (manifest().patterns[i].isStatic || updates[i].method == BSR_STATIC)
       continue;
+    scoreSums[i].clear();
     counters.blocks_pruned += histories[i].pruned;
     counters.blocks_regrown += histories[i].regrown;
   }
@@ -179,6 +180,7 @@ void bsr_session::patternMade(int64_t index) {
   storeIndices(index);
   hasPattern[index] = true;
   patternsChanged();
+  scoreSums[index].clear();
   const Pattern &pattern = manifest().patterns[index];
   PatternHistory &history = histories[index];
   if (!counters.steps && !counters.pattern_updates) {

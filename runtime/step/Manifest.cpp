@@ -430,7 +430,7 @@ static void checkNames(const Manifest &manifest, const std::string &where) {
       refuse("patterns", pattern.name);
     for (bsr_kind kind : {BSR_ROW_PTR, BSR_COL_IDX, BSR_SLOT})
       tensors.insert(pattern.tensorName(kind));
-    for (const char *what : {everTensor, newestTensor})
+    for (const char *what : {everTensor, newestTensor, scoresTensor})
       tensors.insert(pattern.tensorName(what));
   }
   for (const Buffer &buffer : manifest.buffers) {

@@ -101,7 +101,7 @@ void Contents::readMatrix(const JsonObject &entry) {
     valuePlaces.emplace(values, matrices.size());
   for (const char *part :
        {bsr_kind_name(BSR_ROW_PTR), bsr_kind_name(BSR_COL_IDX),
-        bsr_kind_name(BSR_SLOT), everTensor, newestTensor})
+        bsr_kind_name(BSR_SLOT), everTensor, newestTensor, scoresTensor})
     patternParts.insert(pattern.tensorName(part));
   matrices.push_back(std::move(matrix));
 }

@@ -300,20 +300,25 @@ void Fit::readCounters() {
   readNumber("blocks_regrown", session->counters.blocks_regrown);
 }
 
-/// Takes the history of a pattern over, where the blocks are the same.
+/// Takes the history of a pattern and its sums of scores over, where the blocks
+/// are the same.
 void Fit::fitHistory(int64_t index) {
   const Pattern &pattern = session->manifest().patterns[index];
   const Matrix *source = contents.findPattern(pattern.name);
-  if (!source || pattern.isStatic || isReblocked ||
-      !contents.file.has(pattern.tensorName(everTensor)))
+  if (!source || pattern.isStatic || isReblocked)
     return;
   auto bits = [&](const char *what, int64_t words) {
     return contents.file.read(pattern.tensorName(what), ElementType::I8,
                               {8 * words});
   };
-  session->loadHistory(
-      index, bits(everTensor, PatternHistory::everWords(pattern)),
-      bits(newestTensor, PatternHistory::newestWords(pattern)));
+  if (contents.file.has(pattern.tensorName(everTensor)))
+    session->loadHistory(
+        index, bits(everTensor, PatternHistory::everWords(pattern)),
+        bits(newestTensor, PatternHistory::newestWords(pattern)));
+  std::string scores = pattern.tensorName(scoresTensor);
+  if (contents.file.has(scores))
+    session->loadScores(index, contents.file.read(scores, ElementType::F32,
+                                                  {pattern.allBlocks()}));
 }
 
 void Fit::refuseOthers() const {

@@ -150,11 +150,25 @@ bool PatternUpdates::areDue(int64_t step, bool anywhere) const {
   return std::any_of(due.begin(), due.end(), isDue);
 }
 
+std::vector<int32_t> PatternUpdates::scoredOf(int64_t step) const {
+  std::vector<int32_t> all(static_cast<size_t>(numWeights)), scored;
+  bsr_updates_scored(updates.get(), step, numWeights, all.data());
+  for (int64_t place : places)
+    scored.push_back(all[size_t(place)]);
+  return scored;
+}
+
 bool PatternUpdates::needScores(int64_t step) const {
-  auto due = updatesOf(step);
-  return std::any_of(due.begin(), due.end(), [](const auto &update) {
-    return update.method == BSR_RIGL;
-  });
+  auto scored = scoredOf(step);
+  return std::any_of(scored.begin(), scored.end(),
+                     [](int32_t steps) { return steps > 0; });
+}
+
+void PatternUpdates::sumScores(Session &session, int64_t step) const {
+  auto scored = scoredOf(step);
+  if (std::any_of(scored.begin(), scored.end(),
+                  [](int32_t steps) { return steps > 1; }))
+    session.sumScores(scored);
 }
 
 std::vector<bool> PatternUpdates::due(int64_t step) const {

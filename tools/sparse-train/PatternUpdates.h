@@ -46,11 +46,15 @@ public:
   std::vector<std::string> frozen() const;
 
   /// Whether patterns are updated after `step` steps: of this process, or,
-  /// `anywhere`, also those of other stages; and whether by scores.
+  /// `anywhere`, also those of other stages.
   bool areDue(int64_t step, bool anywhere) const;
   /// Of each pattern, whether it is.
   std::vector<bool> due(int64_t step) const;
+
+  /// Whether an update reads the scores of `step`: the one after it, or a later
+  /// one that sums those of several steps, which `sumScores` does.
   bool needScores(int64_t step) const;
+  void sumScores(Session &session, int64_t step) const;
 
   /// Updates the patterns after `step` steps. Returns the largest share of
   /// blocks to replace, or nothing where blocks are only pruned.
@@ -61,6 +65,9 @@ private:
   std::vector<bsr_pattern_update> dueAnywhere(int64_t step) const;
   /// The same for every pattern.
   std::vector<bsr_pattern_update> updatesOf(int64_t step) const;
+
+  /// As bsr_updates_scored says of the step, for every pattern.
+  std::vector<int32_t> scoredOf(int64_t step) const;
 
   struct Release {
     void operator()(bsr_updates *updates) const {

@@ -130,6 +130,11 @@ void Session::restore() { check(bsr_session_restore(session.get())); }
 
 void Session::runScores() { check(bsr_session_run_scores(session.get())); }
 
+void Session::sumScores(const std::vector<int32_t> &steps) {
+  check(bsr_session_sum_scores(session.get(), steps.data(),
+                               int64_t(steps.size())));
+}
+
 void Session::makePattern(int64_t index, int64_t blocks) {
   check(bsr_session_make_pattern(session.get(), index, blocks));
 }

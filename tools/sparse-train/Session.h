@@ -80,6 +80,9 @@ public:
   void setNewBlocks(int64_t index, const bsr_new_blocks &start);
   void run();
   void runScores();
+  /// Sums the scores of such a run with those of runs before: of each pattern
+  /// of how many steps.
+  void sumScores(const std::vector<int32_t> &steps);
   /// The floating-point operations of such a run; -1 if nothing tells.
   int64_t flops(bool scores) const {
     return bsr_session_flops(session.get(), scores);

@@ -420,6 +420,8 @@ private:
     double stepLoss = sums.loss / runs;
     ++step;
     requireFinite(stepLoss, "loss of", step);
+    if (scores)
+      patternUpdates.sumScores(session, step);
 
     ordered_json entry = {{"step", step},
                           {"loss", stepLoss},

@@ -90,11 +90,11 @@ class Sparsity:
                         f"expected configuration key '{name}.{key}' to be left out for layers,"
                         f" but got '{value}': sparsify chooses what they begin with"
                     )
-            if isinstance(group.method, Method) and group.method.score_steps > 1:
+            if group.score_steps > 1:
                 raise StepError(
-                    f"expected a method with score_steps 1 for layers, but got"
-                    f" {type(group.method).__name__} with {group.method.score_steps}:"
-                    " nn.keep_gradients(model) in front of several backward passes adds these up"
+                    f"expected configuration key '{name}.score_steps' to be 1 for layers, but got"
+                    f" {group.score_steps}: nn.keep_gradients(model) in front of several backward"
+                    " passes adds these up"
                 )
             for key in ("new_values", "new_std", "new_state", "new_step", "new_ramp"):
                 if (value := getattr(group, key)) != getattr(Group(), key):

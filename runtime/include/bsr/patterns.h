@@ -227,6 +227,18 @@ BSR_API bsr_status bsr_session_scores(const bsr_session *session,
                                       int64_t pattern, int64_t count,
                                       float *scores);
 
+/// Adds the scores of the last run, of each pattern i with `steps[i]` above 1,
+/// to what calls since its last change have added up, and puts the sums in
+/// their place: for updates by rigl, bsr_session_scores and
+/// bsr_session_choose_scored. `count` is how many patterns there are, `steps`
+/// what bsr_updates_scored says of them. The sums are f32, added to one step
+/// after the other, and lie on the host, 4 bytes for each block of the matrix
+/// from the first call on; checkpoints and snapshots have them. They end with
+/// an update or a replacement of the pattern and where it is made or set. Fails
+/// unless the run was one with scores that were not summed before.
+BSR_API bsr_status bsr_session_sum_scores(bsr_session *session,
+                                          const int32_t *steps, int64_t count);
+
 /// Writes to `chosen` the rising numbers of `count` blocks that are none of the
 /// `num_barred` of `barred`, whose numbers rise: every choice equally likely,
 /// keyed by (seed, pattern name, number of the next update), as set chooses.

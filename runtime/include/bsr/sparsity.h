@@ -124,6 +124,14 @@ BSR_API bsr_status bsr_updates_rule(const bsr_updates *updates, int64_t index,
 BSR_API bsr_status bsr_updates_due(const bsr_updates *updates, int64_t step,
                                    int64_t count, bsr_pattern_update *due);
 
+/// Writes to `scored` whether an update reads the scores that step `step`
+/// gives, for each weight in their order, `count` in all: 0 if none does, 1 if
+/// the update after it does, and for a group with `score_steps` n above 1, n
+/// where one of n steps comes, this one the first, after which there is an
+/// update by rigl: bsr_session_sum_scores takes these numbers.
+BSR_API bsr_status bsr_updates_scored(const bsr_updates *updates, int64_t step,
+                                      int64_t count, int32_t *scored);
+
 /// The number of blocks of a density in [0, 1], of `all_blocks`: as the
 /// compiler counts slots, floor(density * all_blocks + 1/2), and at least 1.
 BSR_API int64_t bsr_density_blocks(double density, int64_t all_blocks);

@@ -68,5 +68,5 @@ refuse(nn.update_patterns, model, optimizer, method=methods.DSR())
 sparsity = nn.Sparsity(model, optimizer, {"method": "gmp", "distribution": "global", "density": 0.25, "every": 1}, steps=4)
 refuse(sparsity.update)
 
-# CHECK-NEXT: expected a method with score_steps 1 for layers, but got AccumulatedRigL with 8: nn.keep_gradients(model) in front of several backward passes adds these up
+# CHECK-NEXT: expected configuration key 'sparsity.score_steps' to be 1 for layers, but got 8: nn.keep_gradients(model) in front of several backward passes adds these up
 refuse(nn.Sparsity, model, optimizer, {"method": methods.AccumulatedRigL(), "every": 1}, steps=4)

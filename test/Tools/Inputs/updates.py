@@ -57,7 +57,7 @@ def norm(weights, kind):
 def main():
     run, rule = pathlib.Path(sys.argv[1]), json.loads(sys.argv[2])
     files = sorted(run.glob("checkpoint-*.safetensors"))
-    updates = moved = returned = 0
+    updates = moved = returned = last = 0
     for step in range(2, len(files) + 1):
         old, new = load(files[step - 2]), load(files[step - 1])
         old = {b: (s, w, tuple(x + 1 for x in m)) for b, (s, w, m) in old.items()}
@@ -68,7 +68,9 @@ def main():
         allowed = [(r, c) for r in range(ROWS) for c in range(COLS)
                    if (r, c) not in old or (rule.get("return") and (r, c) in pruned)]
         if rule["method"] == "rigl":
-            score = {b: ((step - 1) * 5 + (b[0] * COLS + b[1]) * 7) % 11 for b in allowed}
+            # Scores since the update before, of the last `score_steps` steps.
+            summed = range(max(last, step - rule.get("score_steps", 1)), step)
+            score = {b: sum((s * 5 + (b[0] * COLS + b[1]) * 7) % 11 for s in summed) for b in allowed}
             chosen = set(sorted(allowed, key=lambda b: (-score[b], b))[:count])
         elif rule["method"] == "set":
             chosen = {b for b in allowed if b in new}
@@ -82,6 +84,7 @@ def main():
         for block, from_block in zip(fresh, gone):
             expected[block] = (old[from_block][0], (0,) * 4, (0,) * 4)
         assert new == expected, f"step {step}: {expected}, but got {new}"
+        last = step if is_due(rule, step) else last
     print(f"{updates} updates, {moved} blocks pruned, {returned} returned, {len(new)} left")
 
 
