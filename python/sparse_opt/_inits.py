@@ -11,6 +11,8 @@ from typing import Any
 
 from sparse_opt._errors import ExportError
 
+# So many numbers PyTorch looks at without other threads.
+_PART = 1 << 15
 _RULE = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
 
 
@@ -30,9 +32,11 @@ def of(values: Any) -> str | None:
       values: a tensor or an array of one dimension, with at least one number.
     """
     first = values[0]
-    # Most differ at once; the whole of a large weight takes a while.
-    for part in (values[:64], values):
-        if not bool((part == first).all()):
+    # Most differ at once; parts of a large weight stay in caches.
+    if not bool((values[:64] == first).all()):
+        return None
+    for start in range(0, len(values), _PART):
+        if not bool((values[start : start + _PART] == first).all()):
             return None
     number = float(first)
     if number in (0.0, 1.0):

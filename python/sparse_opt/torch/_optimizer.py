@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from sparse_opt import _inits, _source
 from sparse_opt._errors import ExportError, StepError
-from sparse_opt.torch import _effects, _updates, _upgrade
+from sparse_opt.torch import _effects, _memory, _private, _updates, _upgrade
 from sparse_opt.torch._optimizers import Optimizers, parameter_names
 
 # State by the name of a parameter and the key of the optimizer.
@@ -151,23 +151,33 @@ def _initial_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -
     held = {p: values for p, values in optimizer.state.items() if values}
     recorded: dict[Any, Mapping[str, Any]] = dict(held)
     trained = (p for g in optimizer.param_groups for p in g["params"] if p.requires_grad)
+    first: dict[Any, Mapping[str, Any]] = {}
     if not all(p in held for p in trained):
         # Those that have state have taken steps; others begin.
-        recorded = {**_first_state(optimizer), **held}
+        first = _first_state(optimizer)
+        recorded = {**first, **held}
     result: State = {}
     for p, values in recorded.items():
         tensors = {}
         for key, value in values.items():
             if value is None:  # momentum of SGD before its first step
                 _require_no_dampening(optimizer, p, names[id(p)])
-                value = torch.zeros_like(p)
+                value = _memory.zeros_like(p)
             if isinstance(value, torch.Tensor):
-                tensors[key] = value.detach().clone()
+                is_new = p in first and p not in held and _is_new(value)
+                tensors[key] = value if is_new else value.detach().clone()
             elif _counts(value):
                 tensors[key] = tensor_of(value)
         if tensors:
             result[names[id(p)]] = tensors
     return result
+
+
+def _is_new(value: torch.Tensor) -> bool:
+    """Returns whether the state that a first step has made is large and nobody else's: a
+    copy would take longer than to make it."""
+    is_large = value.numel() >= _memory.LARGE and not value.requires_grad
+    return is_large and _private.is_alone(value)
 
 
 def _require_no_dampening(
@@ -196,9 +206,10 @@ def _first_state(optimizer: torch.optim.Optimizer) -> dict[Any, Mapping[str, Any
         optimizer.state = state
         for group in optimizer.param_groups:
             for p in group["params"]:
-                p.grad = torch.zeros_like(p) if p.requires_grad else None
+                p.grad = _memory.zeros_like(p) if p.requires_grad else None
         try:
-            optimizer.step()
+            with _Zeros():
+                optimizer.step()
         except ExportError:
             raise
         except Exception as error:
@@ -402,6 +413,20 @@ class _FirstValues(dict[str, Any]):
             is_tensor = isinstance(value, torch.Tensor)
             self.first[key] = value.detach().clone() if is_tensor else value
         super().__setitem__(key, value)
+
+
+class _Zeros(TorchFunctionMode):
+    """Makes the zeros that state begins with in memory that nobody has touched."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        format = kwargs.get("memory_format", torch.preserve_format)
+        is_plain = kwargs.keys() <= {"memory_format"} and format is torch.preserve_format
+        if function is torch.zeros_like and len(args) == 1 and is_plain:
+            return _memory.zeros_like(args[0])
+        return function(*args, **kwargs)
 
 
 @contextlib.contextmanager

@@ -454,8 +454,12 @@ class _NotingLittle:
             if result is not NotImplemented:
                 return result
         node = tracer.graph.create_node(
-            "call_function", func, operands, options, func.overloadpacket.__name__
+            "call_function", func, name=func.overloadpacket.__name__
         )
+        # A node that is made with operands searches them for symbols.
+        node.args = operands
+        if options:
+            node.kwargs = options
         node.stack_trace = fx_traceback.get_current_meta().get("stack_trace")
         result = self._result(func, args, kwargs, operands, options)
         traced = proxy.Proxy(node, tracer)
