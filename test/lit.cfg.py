@@ -177,6 +177,8 @@ for package in ("numpy", "safetensors", "tensorboard", "wandb"):
 llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
 # What is said after some seconds depends on the machine.
 llvm_config.with_environment("SPARSE_OPT_PROGRESS", "0")
+# Tests make what they export.
+llvm_config.with_environment("SPARSE_OPT_CACHE_EXPORTS", "0")
 # What is read before it is written, or after it is freed, is no 0 by chance (malloc_perturb in mallopt(3)).
 llvm_config.with_environment("MALLOC_PERTURB_", "170")
 # References are computed by one thread beside the other tests, and so are kernels in the interpreter of PTX. Threads of a

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Compiled kernels on disk.
+# Compiled kernels and exports on disk.
 
-"""Kernels that were compiled before, in a folder of the user's.
+"""Kernels that were compiled before, and texts of exports, in a folder of the user's.
 
 The folder is `$SPARSE_OPT_CACHE`, or `sparse-opt` in `$XDG_CACHE_HOME` or `~/.cache`.
-What is in it belongs to the compiler and the processor that it was made with. Several
+A kernel in it belongs to the compiler and the processor that it was made with, an export to
+all that it was made of (`SPARSE_OPT_CACHE_EXPORTS=0` keeps and takes none). Several
 processes may use it at once. Where it exceeds `$SPARSE_OPT_CACHE_BYTES` (1 GiB), what was
 not used for longest goes.
 
@@ -15,12 +16,14 @@ not used for longest goes.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
 import platform
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -29,6 +32,10 @@ from sparse_opt._errors import StepError
 
 __all__ = ["clear", "folder"]
 
+# When this package was loaded.
+LOADED = time.time()
+# How the names of exports end.
+EXPORT = ".export.gz"
 _BYTES = 2**30
 
 
@@ -41,11 +48,33 @@ def folder() -> Path:
 
 
 def clear() -> int:
-    """Removes every kernel; returns how many there were."""
+    """Removes every kernel and export; returns how many files there were."""
     files = _files()
     for path in files:
         path.unlink(missing_ok=True)
     return len(files)
+
+
+def read(name: str) -> bytes | None:
+    """Returns the content of a file; None: there is none that can be read."""
+    path = folder() / name
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # It was used last.
+    return content
+
+
+def write(name: str, content: bytes) -> None:
+    """Writes a file, if the folder can be written."""
+    path = folder() / name
+    try:
+        _put(path, lambda made: made.write_bytes(content))
+    except OSError:
+        return
+    _shrink(keep=path)
 
 
 def library(
@@ -60,27 +89,38 @@ def library(
     except OSError:
         pass  # There is none; what is wrong with the folder, making it says.
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made = tempfile.mkdtemp(prefix="making-", dir=path.parent)
+        made = _scratch(path)
     except OSError as error:
         raise StepError(
             f"expected a folder for compiled kernels at '{path.parent}', but got"
             f" '{error}': set SPARSE_OPT_CACHE to another"
         ) from error
-    try:
-        compile(Path(made) / path.name)
-        # The first one wins; both made the same.
-        os.replace(Path(made) / path.name, path)
-    finally:
-        for rest in Path(made).iterdir():
-            rest.unlink(missing_ok=True)
-        os.rmdir(made)
+    _put(path, compile, made)
     _shrink(keep=path)
     return path
 
 
-def _files() -> list[Path]:
-    return list(folder().glob("*.so"))
+def _scratch(path: Path) -> Path:
+    """Returns a folder beside a path in which nobody else writes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return Path(tempfile.mkdtemp(prefix="making-", dir=path.parent))
+
+
+def _put(path: Path, make: Callable[[Path], object], folder: Path | None = None) -> None:
+    """Has a file made in a folder, and puts it to its path, where others see all of it."""
+    made = folder or _scratch(path)
+    try:
+        make(made / path.name)
+        # The first one wins; both made the same.
+        os.replace(made / path.name, path)
+    finally:
+        for rest in made.iterdir():
+            rest.unlink(missing_ok=True)
+        os.rmdir(made)
+
+
+def _files(ends: Sequence[str] = (".so", EXPORT)) -> list[Path]:
+    return [path for end in ends for path in folder().glob(f"*{end}")]
 
 
 def _limit() -> int:
@@ -93,7 +133,7 @@ def _limit() -> int:
 
 
 def _shrink(keep: Path) -> None:
-    """Removes the kernels that were not used for longest until the rest fits."""
+    """Removes the files that were not used for longest until the rest fits."""
     known = []
     for path in _files():
         try:
@@ -138,12 +178,19 @@ def _processor() -> str:
 
 def _main(arguments: Sequence[str]) -> str:
     if list(arguments) == ["--clear"]:
-        return f"removed {clear()} kernels from {folder()}"
+        shown = _shown()
+        clear()
+        return f"removed {shown} from {folder()}"
     if arguments:
         sys.exit(f"error: expected --clear or nothing, but got '{arguments[0]}'")
-    files = _files()
-    size = sum(path.stat().st_size for path in files)
-    return f"{len(files)} kernels of {size / 2**20:.1f} MiB in {folder()}"
+    size = sum(path.stat().st_size for path in _files())
+    return f"{_shown()} of {size / 2**20:.1f} MiB in {folder()}"
+
+
+def _shown() -> str:
+    """Returns how much there is of each."""
+    kernels, exports = (len(_files([end])) for end in (".so", EXPORT))
+    return f"{kernels} kernels" + (f" and {exports} exports" if exports else "")
 
 
 if __name__ == "__main__":

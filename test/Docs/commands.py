@@ -232,6 +232,7 @@ COMMANDS = {
         "PYTHONPATH=python:examples benchmarks/call-overhead": Run(
             ("--framework torch", "--framework numpy --model tiny --calls 3")),
         "PYTHONPATH=python:examples benchmarks/check_cost.py": Tested("Benchmarks/check-cost.test"),
+        "PYTHONPATH=python:examples benchmarks/export": Tested("Benchmarks/export.test"),
         "scripts/check-python.sh": Skip("it runs this test"),
         "scripts/check-versions.sh": Skip("installs 2 GB"),
         "venv/bin/pip": Skip("an index"),

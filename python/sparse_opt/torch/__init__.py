@@ -105,6 +105,7 @@ def export(
         _arguments,
         _capture,
         _effects,
+        _kept,
         _linalg,
         _optimizer,
         _optimizers,
@@ -134,17 +135,22 @@ def export(
         }
         is_apart = stack.enter_context(_experts.apart(lambda module: id(module) in marked))
         with _effects.nothing_kept():
-            captured = _capture.capture(
+            traced = _capture.trace(
                 train_step, model, optimizer, batch, accumulate, scheduled
             )
+            rules = dict(_optimizer.first_rules(model, traced.optimizers))
+            for argument in traced.arguments:
+                rule = _init(argument.name, argument.role, argument.value, inits or {})
+                if rule:
+                    rules[argument.name] = rule
+            key = _kept.key_of(traced, rules, locations)
+            kept = _kept.find(key)
+            captured = kept.capture(traced) if kept else _capture.decomposed(traced)
         _progress.stage("trace again")
         _capture.require_alike(captured)
-        rules = dict(_optimizer.first_rules(model, captured.optimizers))
-        for argument in captured.arguments:
-            rule = _init(argument.name, argument.role, argument.value, inits or {})
-            if rule:
-                rules[argument.name] = rule
-        text = _linalg.lower(captured, rules, locations)
+        if kept is None:
+            kept = _kept.Kept.of(captured, _linalg.lower(captured, rules, locations))
+            _kept.keep(key, kept)
 
     def again(batch: Any, is_apart: Any = is_apart) -> Export:
         with _experts.apart(is_apart):
@@ -154,7 +160,7 @@ def export(
             )  # fmt: skip
 
     program = _program.TorchProgram(model, batch, captured, layers, train_step, again)
-    exported = Export.of(text, program, given)
+    exported = Export.of(kept.text, program, given)
     with _experts.apart(is_apart):
         grouped = _experts.grouped_in(model)
     exported.take_apart(grouped, lambda: again(batch, lambda module: True))
@@ -192,6 +198,7 @@ def export_function(
         _arguments,
         _capture,
         _effects,
+        _kept,
         _linalg,
         _program,
         _upgrade,
@@ -202,10 +209,15 @@ def export_function(
     layers = _upgrade.Layers(model)
     with torch.inference_mode(False), layers.dense():
         with _effects.nothing_kept():
-            captured = _capture.capture_function(function, model, batch, training)
+            traced = _capture.trace_function(function, model, batch, training)
+            key = _kept.key_of(traced, {}, locations)
+            kept = _kept.find(key)
+            captured = kept.capture(traced) if kept else _capture.decomposed(traced)
         with _capture.in_mode(model, training):
             _capture.require_alike(captured)
-        text = _linalg.lower(captured, {}, locations)
+        if kept is None:
+            kept = _kept.Kept.of(captured, _linalg.lower(captured, {}, locations))
+            _kept.keep(key, kept)
     program = _program.TorchFunction(model, batch, captured, layers)
 
     def apart() -> Export:
@@ -214,7 +226,7 @@ def export_function(
                 function, model, batch, training=training, locations=locations
             )
 
-    exported = Export.of(text, program)
+    exported = Export.of(kept.text, program)
     exported.take_apart(_experts.grouped_in(model), apart)
     return exported
 

@@ -47,10 +47,33 @@ from sparse_opt.torch.rewrites import _bytes, _constants, _decompositions, _orde
 
 
 @dataclass
+class Traced:
+    """A step as the graph of all that it did, writes and random numbers among it."""
+
+    graph: torch.fx.GraphModule
+    arguments: list[_arguments.Argument]
+    bounds: dict[str, _indices.Bound]  # of the integers of a batch tensor
+    computed: _indices.Computed | None  # other indices
+    known: _Known
+    function: _function.StepFunction
+    recording: _recording.Recording  # what the step did
+    is_step: bool
+
+    @property
+    def optimizers(self) -> _optimizers.Optimizers:
+        return self.known.optimizers
+
+    @property
+    def runs(self) -> int:
+        """How often the graph has the step."""
+        return 2 if self.function.changes else 1
+
+
+@dataclass
 class Capture:
     """A step as a graph, with what its arguments and results are."""
 
-    graph: torch.fx.GraphModule
+    graph: torch.fx.GraphModule | None  # None: its text was kept
     arguments: list[_arguments.Argument]
     results: list[tuple[str, str]]  # name and role
     unused: list[str]  # parameters that the step does not use
@@ -66,14 +89,14 @@ class Capture:
     recording: _recording.Recording  # what the step did when it was traced
 
 
-def capture(
+def trace(
     train_step: _function.TrainStep,
     model: torch.nn.Module,
     optimizer: Any,
     batch: Any,
     accumulate: bool = False,
     scheduled: Sequence[str] = (),
-) -> Capture:
+) -> Traced:
     """Traces `train_step(model, optimizer, batch)`; changes none of the three.
 
     With `accumulate` it becomes the step of a micro-batch. The options that are
@@ -83,13 +106,13 @@ def capture(
     if not all(map(_optimizer.is_own, known.optimizers.parts)):
         # A trace of the whole step takes longer than what the optimizers do.
         known = _settled(functools.partial(_try, model, batch), known)[1]
-    trace = functools.partial(_capture, train_step, model, batch, accumulate)
-    return _settled(trace, known)[0]
+    run = functools.partial(_trace, train_step, model, batch, accumulate)
+    return _settled(run, known)[0]
 
 
-def capture_function(
+def trace_function(
     function: Any, model: torch.nn.Module, batch: Any, training: bool
-) -> Capture:
+) -> Traced:
     """Traces `function(model, batch)` without gradients; changes neither.
 
     An optimizer that does nothing is in the place of one.
@@ -102,9 +125,9 @@ def capture_function(
             return function(model, batch)
 
     _private.keep_lines_of(function)
-    trace = functools.partial(_capture, run, model, batch, False, is_step=False)
+    again = functools.partial(_trace, run, model, batch, False, is_step=False)
     with in_mode(model, training):
-        return _settled(trace, _Known(_optimizers.Optimizers(optimizer)))[0]
+        return _settled(again, _Known(_optimizers.Optimizers(optimizer)))[0]
 
 
 @contextlib.contextmanager
@@ -196,63 +219,80 @@ def _function_of(
     )  # fmt: skip
 
 
-def _capture(
+def _trace(
     train_step: _function.TrainStep,
     model: torch.nn.Module,
     batch: Any,
     accumulate: bool,
     known: _Known,
     is_step: bool = True,
-) -> Capture:
+) -> Traced:
     function = _function_of(train_step, model, batch, known, accumulate, is_step)
     arguments = list(function.arguments)  # Those that the step uses, in the end.
     _private.keep_lines_of(train_step)
+    recording = _recording.Recording()
     with _uncollected(), _ready(function):
-        recording = _recording.Recording()
         with recording:
             graph = _traced(recording.of(function.run), arguments)
         _graph.erase_profiling(graph)
         bounds, computed = _graph.index_bounds(graph, arguments)
-        _progress.stage("decompose")
-        runs = 2 if function.changes else 1
-        graph = _decomposed(graph, arguments, recording.numbers, runs)
+    return Traced(graph, arguments, bounds, computed, known, function, recording, is_step)
+
+
+def decomposed(traced: Traced) -> Capture:
+    """Makes what was traced a graph that lowers, linked with the step's arguments."""
+    _progress.stage("decompose")
+    arguments, function = traced.arguments, traced.function
+    with _uncollected(), _ready(function):
+        numbers = traced.recording.numbers
+        graph = _decomposed(traced.graph, arguments, numbers, traced.runs)
     _nodes.erase_unused(graph.graph)
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
     _constants.fold(graph)
     _bytes.widen(graph)
     _graph.require_lowerable(graph)
-    for line in function.apart:
-        _say.line(line)
-    parameters = [a.name for a in arguments if a.role == "param"]
-    results = _graph.link(graph, arguments, len(function.output_types), is_step)
-    used = {a.name for a in arguments}
+    used = list(arguments)
+    results = _graph.link(graph, used, len(function.output_types), traced.is_step)
     changed = [name for name, role in results if role in _arguments.CARRIED]
-    if changed and not is_step:
+    if changed and not traced.is_step:
         raise ExportError(
             "expected a function that changes nothing of its model, but got one that"
             f" changes '{changed[0]}': leave out training=True"
         )
-    if is_step and not any(role == "param" for _, role in results):
+    if traced.is_step and not any(role == "param" for _, role in results):
         raise ExportError(
             "expected a step that changes a parameter, but got one that changes none:"
             " call loss.backward() and optimizer.step() in it"
         )
+    return capture_of(traced, used, results, graph)
+
+
+def capture_of(
+    traced: Traced,
+    used: list[_arguments.Argument],
+    results: list[tuple[str, str]],
+    graph: torch.fx.GraphModule | None,
+) -> Capture:
+    """Returns a step whose results are known, and which of its arguments it uses."""
+    function, names = traced.function, {a.name for a in used}
+    for line in function.apart:
+        _say.line(line)
     return Capture(
         graph,
-        arguments,
+        used,
         results,
-        [name for name in parameters if name not in used],
+        [a.name for a in traced.arguments if a.role == "param" and a.name not in names],
         function.returns,
         function.output_types,
-        bounds,
-        computed,
-        known.counters,
-        len(recording.numbers) // runs,
-        known.scheduled,
-        known.optimizers,
+        traced.bounds,
+        traced.computed,
+        traced.known.counters,
+        len(traced.recording.numbers) // traced.runs,
+        traced.known.scheduled,
+        traced.optimizers,
         function,
-        recording,
+        traced.recording,
     )
 
 

@@ -42,10 +42,12 @@ def lower(
       locations: keep the user's lines.
     """
     _progress.stage("import")
-    _shorten_stacks(capture.graph)
-    _points.lower(capture.graph)
-    sites = _calls.cut(capture.graph)
-    module = _import(capture.graph)
+    graph = capture.graph
+    assert graph is not None, "a step whose text was kept"
+    _shorten_stacks(graph)
+    _points.lower(graph)
+    sites = _calls.cut(graph)
+    module = _import(graph)
     _progress.stage("lower")
     with module.context, ir.Location.unknown():
         module.context.allow_unregistered_dialects = True

@@ -58,14 +58,18 @@ __all__ = [
     "TorchDispatchMode",
     "as_traced",
     "compiling",
+    "OPERANDS",
     "give_place",
     "has_lines",
+    "has_modes",
     "is_alone",
     "is_query_of_device",
+    "is_view",
     "is_without_values",
     "keep_lines_of",
     "know_mapping",
     "masked_calls",
+    "settings",
     "tensors_of",
     "traced",
     "uncompiled",
@@ -346,6 +350,33 @@ def is_alone(tensor: torch.Tensor) -> bool:
     return is_whole and bool(count(storage._cdata) <= count(other._cdata) + 1)
 
 
+def has_modes() -> bool:
+    """Returns whether modes see what PyTorch computes."""
+    return bool(torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack())
+
+
+def settings() -> tuple[Any, ...]:
+    """Returns what PyTorch holds beside its operands that says what operations do."""
+    return (
+        str(torch.get_default_dtype()),
+        str(torch.get_default_device()),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.get_float32_matmul_precision(),
+        [
+            (device, torch.is_autocast_enabled(device), str(torch.get_autocast_dtype(device)))
+            for device in ("cpu", "cuda")
+        ],
+    )
+
+
+def is_view(tensor: torch.Tensor) -> bool:
+    """Returns whether autograd knows a tensor as a view of another."""
+    return tensor._is_view()
+
+
 def undispatched() -> contextlib.AbstractContextManager[Any]:
     """Lets no mode of dispatch see what is computed."""
     return python_dispatch._disable_current_modes()
@@ -584,12 +615,12 @@ def _nodes(value: Any, tracer: Any) -> Any:
         return type(value)([_nodes(item, tracer) for item in value])
     if type(value) is dict:
         return {key: _nodes(item, tracer) for key, item in value.items()}
-    if value is None or type(value) in _OPERANDS:
+    if value is None or type(value) in OPERANDS:
         return value
     raise KeyError
 
 
-_OPERANDS = {
+OPERANDS = {
     bool, int, float, complex, str, torch.dtype, torch.device, torch.layout,
     torch.memory_format,
 }  # fmt: skip
