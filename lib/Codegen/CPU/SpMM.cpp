@@ -18,17 +18,15 @@ using namespace mlir::bsr::cpu;
 /// on Zen 5, where rows come from the third-level cache.
 static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
                          maxRowsAhead = 16;
-/// Multiply-adds of vectors in a step of a loop over blocks of one row whose
-/// values are in order, at most: one block has few.
+/// Multiply-adds in a step over blocks of one row in order: one block has few.
 static constexpr int64_t maxMultiplyAdds = 32;
 
 namespace {
 /// How a kernel goes through a product: lines of blocks, tiles of a line, and
 /// k-blocks, each as many stored blocks as the first-level cache holds.
 struct Schedule {
-  /// What `given` says, which names rows and panels, and what follows from it.
-  /// `isInMemory`: the values of `op` are, and not computed from others;
-  /// `isOrdered`: they are put in the order of the view.
+  /// By `given`, which has rows and panels. `isInMemory`: the values of `op`
+  /// are, and not computed from others; `isOrdered`: in the view's order.
   Schedule(SpMMOp op, CPUTarget target, const ProductSchedule &given,
            bool isInMemory, bool isOrdered);
 
@@ -42,7 +40,7 @@ struct Schedule {
   /// The features of a line; the first of the tiles is a group of its own.
   SmallVector<Tiles, 2> tiles;
   /// The first tile of a line prefetches what the block needs that comes
-  /// `ahead` blocks later.
+  /// `ahead` blocks later: of small blocks, it is not worth the instructions.
   bool prefetches;
   int64_t ahead;
   /// The others do, too: rows of a line leave the first-level cache before they
@@ -190,7 +188,6 @@ Schedule::Schedule(SpMMOp op, CPUTarget target, const ProductSchedule &given,
   }
   ahead = given.ahead.value_or(std::clamp<int64_t>(
       prefetchedBytes / rows, 1, std::max(maxAhead, maxRowsAhead / inBlock)));
-  // A small block is not worth the instructions.
   prefetches =
       given.ahead ? ahead != 0 : inBlock * outBlock >= (inBlock == 1 ? 8 : 16);
   // A line that is computed in one go leaves its sums in registers: what comes
