@@ -306,7 +306,7 @@ struct Rules {
   explicit Rules(const Json &group, int64_t steps, bool isFrozen = false) {
     bsr_sparsity *rules = nullptr;
     require(bsr_sparsity_create(group.dump().c_str(), nullptr, &rules));
-    bsr_sparse_weight weight = {"w", 8, 8, 2, 2, 8, 0, isFrozen, 1};
+    bsr_sparse_weight weight = {"w", 8, 8, 2, 2, 8, 0, isFrozen, 1, 0};
     bsr_status status = bsr_updates_create(rules, steps, 1, &weight, &updates);
     bsr_sparsity_destroy(rules);
     require(status);
