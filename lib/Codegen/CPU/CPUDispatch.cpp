@@ -88,10 +88,10 @@ struct ScheduleVerifier : ScheduleVerifierInterface {
 /// it: they lie side by side, so that lanes may cross from one to the next.
 static void setBuffer(Emitter &e, Value tensor, Value buffer) {
   e.setBuffer(tensor, buffer);
-  auto type = cast<MemRefType>(buffer.getType());
+  auto type = dyn_cast<MemRefType>(buffer.getType());
   auto shape = dyn_cast<RankedTensorType>(tensor.getType());
-  if (!shape || type.getShape() != shape.getShape())
-    return; // In panels.
+  if (!type || !shape || type.getShape() != shape.getShape())
+    return; // A number, or in panels.
   for (Operation *user : tensor.getUsers()) {
     auto collapse = dyn_cast<tensor::CollapseShapeOp>(user);
     if (!collapse)
