@@ -3,12 +3,16 @@
 """Steps of transformers' models with block-sparse layers, beside dense ones, in PyTorch's own loop.
 
     PYTHONPATH=python benchmarks/layer_models.py [--model bert|gpt2]... [--tokens T] [--threads N] [--rounds N] [--density D] [--block B]
+                                           [--starts N]
 
 BERT-Base and GPT-2 (random values, T tokens in four sequences, AdamW, no dropout) take steps in turn in one process: forward, backward
 and update, of which the median counts. The layers are those of attention and of the MLP, which compute
 its activations; embeddings and the head stay dense. Then each takes three steps in a process of its own, whose peak memory is printed,
 without that of a process that imports the same. Last is what tensors take: parameters, gradients, moments, and what the forward pass
 keeps for the backward pass; it is the same on every machine, and --rounds 0 prints it alone.
+
+With --starts N it is how long a process takes from its start to the end of its first step instead, dense and with layers whose kernels
+are kept on disk, in turn, N times each.
 """
 
 import argparse
@@ -83,6 +87,22 @@ def peak(name, mark, tokens, threads, steps):
     return int(done.stdout)
 
 
+def measure_starts(options):
+    """Prints how long processes take that do one step."""
+    print("| model | dense, s | layers, s | more, s |\n|---|---:|---:|---:|")
+    for name in options.model or MARKS:
+        marks = ["", MARKS[name].format(b=options.block, d=options.density)]
+        times = [[], []]
+        for _ in range(options.starts + 1):  # The first compiles.
+            for mark, found in zip(marks, times):
+                start = time.perf_counter()
+                peak(name, mark, options.tokens, options.threads, 1)
+                found.append(time.perf_counter() - start)
+        dense, sparse = (statistics.median(found[1:]) for found in times)
+        more = statistics.median(b - a for a, b in zip(times[0][1:], times[1][1:]))
+        print(f"| {name} | {dense:.1f} | {sparse:.1f} | {more:.1f} |", flush=True)
+
+
 def alone(name, mark, tokens, threads, steps):
     torch.set_num_threads(int(threads))
     if int(steps):
@@ -105,9 +125,12 @@ def main():
     for option, default in (("tokens", 512), ("threads", 2), ("rounds", 7), ("block", 16)):
         parser.add_argument(f"--{option}", type=int, default=default, metavar="N")
     parser.add_argument("--density", type=float, default=0.1)
+    parser.add_argument("--starts", type=int, default=0, metavar="N")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     harness.describe_machine(options.threads)
+    if options.starts:
+        return measure_starts(options)
     if options.rounds:
         print("| model | dense, s | layers, s | ratio | dense, MiB | layers, MiB | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
     for name in options.model or MARKS:
