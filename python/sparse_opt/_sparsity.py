@@ -276,7 +276,8 @@ class Sparsity:
         else:
             step._session.make_pattern(pattern, member.first)
         if values is not None:
-            step.write(pattern.name, values)
+            origin = step.origins.get(pattern.name)  # of a convolution, by its own extents
+            step.write(pattern.name, values.reshape(origin.shape) if origin else values)
 
 
 def _named(error: StepError) -> StepError:

@@ -315,8 +315,10 @@ void MergeLaunches::mergeIn(func::FuncOp step) {
     llvm::append_range(order.back()->accesses, accesses);
   }
   for (const auto &group : order) {
+    if (group->launches.size() < 2)
+      continue;
     gpu::LaunchFuncOp first = group->launches.front();
-    if (group->launches.size() == 1 || !decide("bsr-merge-launches", first))
+    if (!decide("bsr-merge-launches", first))
       continue;
     PassRemark::passed("bsr-merge-launches", "LaunchesMerged", first)
         .add("Kernel", first.getKernelName())
