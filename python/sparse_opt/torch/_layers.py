@@ -190,7 +190,8 @@ class Blocks(torch.nn.Module):
         if not torch.compiler.is_compiling():
             if transform := _private.differentiating_transform():
                 raise StepError(
-                    f"expected {self._called} outside of {transform}, but got it within:"
+                    f"expected {self._called} outside of {transform}, but got"
+                    f" {'it' if self._path else 'one'} within:"
                     " use loss.backward() or torch.autograd.grad, or densify the model"
                 )
 

@@ -90,8 +90,9 @@ class Layers:
             yield
         finally:
             for module, path in named:
-                del module._is_dense
-                module._path = path
+                del module._is_dense, module._path
+                if path:
+                    module._path = path
             for weight, blocks, gradient in held:
                 _put(weight, blocks)
                 weight.grad = gradient
