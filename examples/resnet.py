@@ -35,7 +35,7 @@ import fashion_mnist
 # Blocks of each stage, and whether a block is a bottleneck, a 1x1, a 3x3 and a 1x1 convolution.
 NETWORKS = {"resnet18": ([2, 2, 2, 2], False), "resnet50": ([3, 4, 6, 3], True)}
 # Convolutions but the first, as marks find them.
-SPARSE = r"stages.*conv\d*.weight$"
+SPARSE = "stages.*conv[0-9]*.weight$"
 
 
 class Block(nn.Module):
@@ -131,10 +131,12 @@ def main() -> None:
     batch = {"x": images[: options.batch].view(-1, 1, 28, 28), "label": labels[: options.batch]}
     export = sparse_opt.torch.export(train_step, model, optimizer, batch)
     # By erk, small weights are denser than others: slots for all of their blocks.
-    group = sparse_opt.Group(method=options.method, density=options.density, distribution=options.distribution)
-    if options.method in ("set", "rigl"):
-        group.every, group.drop = max(1, each // 4), 0.3
     is_dense = options.method == "dense"
+    updates = {"every": max(1, each // 4), "drop": 0.3} if options.method in ("set", "rigl") else {}
+    group = sparse_opt.Group(
+        method="static" if is_dense else options.method, density=options.density,
+        distribution=options.distribution, **updates,
+    )  # fmt: skip
     marks = [] if is_dense else [mark(options.block, 1.0)]
     step = sparse_opt.compile(export, marks, sparsity=None if is_dense else group, seed=options.seed)
     sparsity = None if is_dense else sparse_opt.Sparsity(step, group, steps=steps)

@@ -95,7 +95,7 @@ print(f"sparsify: {sparsified} layers")
 # CHECK-NEXT: expected configuration key 'sparsity.fan_in' to be left out for layers, but got 'rows': sparsify chooses what they begin with
 mark = "match=weight block=8x8 density=0.5"
 refuse(nn.Linear, 16, 16, block=8, fan_in="columns")
-refuse(nn.sparsify, torch.nn.Linear(16, 16), mark, fan_in=None)
+refuse(nn.sparsify, torch.nn.Sequential(torch.nn.Linear(16, 16)), mark, fan_in=None)
 refuse(nn.sparsify, torch.nn.Sequential(torch.nn.Linear(16, 16)), mark, "largest", fan_in="rows")
 refuse(nn.sparsify, torch.nn.Sequential(torch.nn.Embedding(16, 16)), mark, fan_in="rows")
 model = torch.nn.Sequential(nn.Linear(16, 16, block=8, density=0.5, fan_in="rows"))
