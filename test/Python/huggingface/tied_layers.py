@@ -118,7 +118,7 @@ for name, (kind, config, mark, count) in MODELS.items():
         require_close(a, b, (name, key))
     print(name, flush=True)
 
-# CHECK-NEXT: expected a bias [128] of torch.float32, but got [16] of torch.float32: tie_weights of transformers takes stored blocks for rows, call it before sparsify
+# CHECK-NEXT: expected a bias [128] of torch.float32 for the layer 'cls.predictions.decoder', but got [16] of torch.float32: tie_weights of transformers takes stored blocks for rows, call it before sparsify
 model.tie_weights()
 refuse(model, ids)
 # CHECK-NEXT: expected a bias of torch.float32, but got one of torch.bfloat16
