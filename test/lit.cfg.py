@@ -118,7 +118,7 @@ if gpu:
     version = re.search(r"sm_\d+", gpu)[0]
     # The instructions of these chips alone are in programs for them alone.
     config.substitutions.append(("%gpu_chip", version + "a" * (version in ("sm_90", "sm_100"))))
-llvm_config.with_system_environment(["BSR_ALL", "CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
+llvm_config.with_system_environment(["BSR_ALL", "BSR_TURN", "CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
 # LLVM_DEBUG prints in builds with assertions alone.
 if config.has_assertions:
     config.available_features.add("assertions")

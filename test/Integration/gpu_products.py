@@ -229,7 +229,6 @@ if __name__ == "__main__":
     more = " --tf32" if share == "tf32" else f" --share={share}" if share else ""
     os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}{more}"
     random = np.random.default_rng(0)
-    for number, case in enumerate(CASES):
-        if not numbers or str(number) in numbers:
-            run_case(*case, random)
-            print(number, *case, "ok", flush=True)
+    for number in step.share(map(int, numbers) if numbers else range(len(CASES))):
+        run_case(*CASES[number], random)
+        print(number, *CASES[number], "ok", flush=True)

@@ -157,9 +157,13 @@ class Step:
 
 
 def share(cases):
-    """The cases that are run: those that BSR_SHARE=K/N says, every N-th from the K-th on, unless BSR_ALL is 1."""
+    """The cases that are run: of those that BSR_SHARE=K/N says, every N-th from the K-th on, every other one; which
+    half, BSR_TURN says, an even number or an odd one. With BSR_ALL=1 all are run."""
+    if os.environ.get("BSR_ALL") == "1":
+        return list(cases)
     first, of = map(int, os.environ.get("BSR_SHARE", "0/1").split("/"))
-    return list(cases) if os.environ.get("BSR_ALL") == "1" else list(cases)[first::of]
+    mine = list(cases)[first::of]
+    return mine[int(os.environ.get("BSR_TURN", "0")) % 2 :: 2] or mine
 
 
 def is_scalar():
