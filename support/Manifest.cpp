@@ -161,6 +161,7 @@ static constexpr Key timerKeys[] = {
     {"operands", Holds::Text},
     {"flops", Holds::Integer, Required, 0, INT64_MAX},
     {"bytes", Holds::Integer, Required, 0, INT64_MAX},
+    {"items", Holds::Integer, Optional, 0, INT64_MAX},
 };
 static constexpr Schema timer = timerKeys;
 

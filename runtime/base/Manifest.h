@@ -97,6 +97,7 @@ struct Pattern {
 struct Timer {
   std::string kernel, kind, operands;
   int64_t flops, bytes; // of one launch
+  int64_t items;        // that threads share; 0: not known
 };
 
 /// An argument of a kernel of a GPU.

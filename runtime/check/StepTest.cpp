@@ -74,7 +74,8 @@ static Step loadTimed() {
                          {"kind", "elementwise"},
                          {"operands", "6x2x3xf32"},
                          {"flops", 72},
-                         {"bytes", 144}}};
+                         {"bytes", 144},
+                         {"items", 6}}};
   return load(manifest);
 }
 
@@ -139,9 +140,11 @@ TEST(StepTest, TimersAreWhatTheStepMeasured) {
   ASSERT_EQ(std::string(info.operands), "6x2x3xf32");
   ASSERT_EQ(info.flops, 72);
   ASSERT_EQ(info.bytes, 144);
+  ASSERT_EQ(info.items, 6);
   ASSERT_TRUE(succeeds(bsr_step_timer(step.get(), 0, &info)));
   ASSERT_EQ(info.nanoseconds, 2000);
   ASSERT_EQ(info.launches, 2);
+  ASSERT_EQ(info.items, 0);
   bsr_step_reset_timers(step.get());
   ASSERT_TRUE(succeeds(bsr_step_timer(step.get(), 1, &info)));
   ASSERT_EQ(info.nanoseconds, 0);

@@ -236,8 +236,12 @@ static int64_t sumExtents(const JsonObject &weight, const Pattern &pattern) {
 }
 
 static Timer parseTimer(const JsonObject &object) {
-  return {object.text("kernel"), object.text("kind"), object.text("operands"),
-          object.integer("flops"), object.integer("bytes")};
+  return {object.text("kernel"),
+          object.text("kind"),
+          object.text("operands"),
+          object.integer("flops"),
+          object.integer("bytes"),
+          object.has("items") ? object.integer("items") : 0};
 }
 
 /// Three extents under `key`, or those of one thing where there are none.

@@ -264,8 +264,13 @@ bsr_status bsr_step_timer(const bsr_step *step, int64_t index,
     requireArgument(info, "info");
     requireIndex(index, bsr_step_num_timers(step), "timers");
     const Timer &timer = step->manifest.timers[index];
-    *info = {timer.kernel.c_str(),  timer.kind.c_str(), timer.operands.c_str(),
-             timer.flops,           timer.bytes,        step->timers[index][1],
+    *info = {timer.kernel.c_str(),
+             timer.kind.c_str(),
+             timer.operands.c_str(),
+             timer.flops,
+             timer.bytes,
+             timer.items,
+             step->timers[index][1],
              step->timers[index][0]};
   });
 }

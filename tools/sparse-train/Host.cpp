@@ -6,6 +6,7 @@
 #include "../Version.h"
 #include "bsr/runtime.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -42,6 +43,12 @@ std::string train::identifyProcessor() {
   for (int cache : {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
     text += std::to_string(sysconf(cache)) + "\n";
   return text;
+}
+
+int64_t train::numThreads() {
+  const char *threads = std::getenv("OMP_NUM_THREADS");
+  return std::max(1l, threads ? std::atol(threads)
+                              : long(std::thread::hardware_concurrency()));
 }
 
 ordered_json train::describeHost() {

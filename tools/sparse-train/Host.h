@@ -17,6 +17,10 @@ int64_t peakMemory();
 /// and the sizes of its caches.
 std::string identifyProcessor();
 
+/// The threads that a step runs on: OMP_NUM_THREADS, of a list the first, or
+/// one for each core that the process may use.
+int64_t numThreads();
+
 /// Time, host, system, processor, threads, and the versions of the program.
 nlohmann::ordered_json describeHost();
 

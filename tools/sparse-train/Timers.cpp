@@ -3,6 +3,7 @@
 // Prints the timers of a step.
 
 #include "Timers.h"
+#include "Host.h"
 #include "support/Error.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 using namespace sparse_opt;
 using namespace sparse_opt::train;
@@ -17,11 +19,24 @@ using namespace sparse_opt::train;
 /// Kernels that are listed one by one.
 static constexpr size_t numKernels = 20;
 
+/// The most threads that a prediction is made for, and the kernels that it
+/// lists.
+static constexpr int64_t mostThreads = 64;
+static constexpr size_t numWaiting = 5;
+
 namespace {
 /// What one kernel, or all of one kind, did.
 struct Work {
   std::string name, kind, operands;
+  int64_t items = 0; // of work; 0: not known, or those of several kernels
   double nanoseconds = 0, launches = 0, flops = 0, bytes = 0;
+
+  Work() = default;
+  explicit Work(const bsr_timer_info &timer)
+      : name(timer.kernel), kind(timer.kind), operands(timer.operands),
+        items(timer.items) {
+    add(timer);
+  }
 
   void add(const bsr_timer_info &timer) {
     nanoseconds += timer.nanoseconds;
@@ -54,13 +69,76 @@ static std::string describe(std::vector<Work> works, double total, double runs,
       break;
     char line[128];
     std::snprintf(
-        line, sizeof(line), "  %-16s %-16s %9.3f %6.1f %% %9.6g %8s %8s  ",
+        line, sizeof(line), "  %-16s %-16s %9.3f %6.1f %% %9.6g %8s %8s %6s  ",
         printable(work.name).c_str(), printable(work.kind).c_str(),
         work.nanoseconds / runs * 1e-6,
         total ? work.nanoseconds / total * 100 : 0, work.launches / runs,
         rate(work.flops, work.nanoseconds).c_str(),
-        rate(work.bytes, work.nanoseconds).c_str());
+        rate(work.bytes, work.nanoseconds).c_str(),
+        work.items ? std::to_string(work.items).c_str() : "");
     text += line + printable(work.operands);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += "\n";
+  }
+  return text;
+}
+
+/// What `threads` threads take for the work of `measured` ones, if all work
+/// items of a kernel take equally long and nothing else keeps threads waiting.
+static double predict(const Work &work, int64_t measured, int64_t threads) {
+  auto rounds = [&](int64_t threads) {
+    return double((std::max<int64_t>(work.items, 1) + threads - 1) / threads);
+  };
+  return work.nanoseconds * rounds(threads) / rounds(measured);
+}
+
+/// How far work items let a step gain from more threads than the `measured`
+/// ones, and the kernels that then keep threads waiting; "" where no work items
+/// are known, as of a GPU.
+static std::string describeScaling(std::vector<Work> works, double runs,
+                                   int64_t measured) {
+  bool areKnown = std::any_of(works.begin(), works.end(),
+                              [](const Work &work) { return work.items; });
+  if (!areKnown || measured >= mostThreads)
+    return "";
+  char cell[128];
+  std::string threads = "  threads          ", times = "  ms/step, at least";
+  for (int64_t number = measured;; number = std::min(2 * number, mostThreads)) {
+    double total = 0;
+    for (const Work &work : works)
+      total += predict(work, measured, number);
+    std::snprintf(cell, sizeof cell, " %9lld", (long long)number);
+    threads += cell;
+    std::snprintf(cell, sizeof cell, " %9.3f", total / runs * 1e-6);
+    times += cell;
+    if (number == mostThreads)
+      break;
+  }
+  works.erase(std::remove_if(works.begin(), works.end(),
+                             [](const Work &work) {
+                               return work.items >= mostThreads ||
+                                      work.nanoseconds == 0;
+                             }),
+              works.end());
+  for (Work &work : works)
+    work.nanoseconds = predict(work, measured, mostThreads);
+  std::sort(works.begin(), works.end(), [](const Work &a, const Work &b) {
+    return std::tie(b.nanoseconds, a.name) < std::tie(a.nanoseconds, b.name);
+  });
+  works.resize(std::min(works.size(), numWaiting));
+  std::string text = "predicted, as work items are shared by more threads:\n" +
+                     threads + "\n" + times + "\n";
+  std::snprintf(cell, sizeof cell, "  %-16s %-16s %9s %6s\n", "waits at",
+                (std::to_string(mostThreads) + " threads").c_str(), "ms/step",
+                "items");
+  if (!works.empty())
+    text += cell;
+  for (const Work &work : works) {
+    std::snprintf(cell, sizeof cell, "  %-16s %-16s %9.3f %6lld  ",
+                  printable(work.name).c_str(), printable(work.kind).c_str(),
+                  work.nanoseconds / runs * 1e-6,
+                  (long long)std::max<int64_t>(work.items, 1));
+    text += cell + printable(work.operands);
     text.erase(text.find_last_not_of(' ') + 1);
     text += "\n";
   }
@@ -78,8 +156,7 @@ std::string train::describeTimers(const bsr_step *step) {
       runs = std::max<double>(1, timer.launches);
     total += timer.nanoseconds;
     kinds[timer.kind].add(timer);
-    kernels.push_back({timer.kernel, timer.kind, timer.operands});
-    kernels.back().add(timer);
+    kernels.emplace_back(timer);
   }
   std::vector<Work> byKind;
   for (auto &[kind, work] : kinds) {
@@ -94,8 +171,10 @@ std::string train::describeTimers(const bsr_step *step) {
                 total / runs * 1e-6, runs, "kind", "", "ms/step", "share",
                 "launches", "GF/s", "GB/s");
   std::string text = head + describe(byKind, total, runs, byKind.size());
-  std::snprintf(head, sizeof(head), "  %-16s %-16s\n", "kernel", "kind");
-  return text + head + describe(kernels, total, runs, numKernels);
+  std::snprintf(head, sizeof(head), "  %-16s %-16s %53s\n", "kernel", "kind",
+                "items");
+  return text + head + describe(kernels, total, runs, numKernels) +
+         describeScaling(kernels, runs, numThreads());
 }
 
 std::optional<double>

@@ -12,6 +12,8 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
@@ -53,6 +55,51 @@ static SmallVector<NamedAttribute> describe(Operation *call, TypeRange types,
   if (Attribute flops = attrs::flops.get(kernel))
     attrs.push_back(b.getNamedAttr("flops", flops));
   return attrs;
+}
+
+namespace {
+/// What a kernel computes, and what of that one thread does after the other
+/// however many there are: in units of an operation of its body.
+struct WorkAndSpan {
+  double work = 0, span = 0;
+};
+} // namespace
+
+/// Of the operations in `block`. A loop whose bounds are data counts as one of
+/// 16 iterations.
+static WorkAndSpan getWorkAndSpan(Block &block) {
+  WorkAndSpan sum;
+  for (Operation &op : block) {
+    WorkAndSpan own{1, 1};
+    for (Region &region : op.getRegions())
+      for (Block &body : region) {
+        WorkAndSpan inner = getWorkAndSpan(body);
+        own.work += inner.work, own.span += inner.span;
+      }
+    double iterations = 1;
+    if (auto loop = dyn_cast<scf::ForOp>(op))
+      iterations =
+          loop.getStaticTripCount().value_or(APInt(64, 16)).getZExtValue();
+    else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+      for (int64_t extent : linalgOp.getStaticLoopRanges())
+        iterations *= ShapedType::isDynamic(extent) ? 16 : extent;
+    if (auto forall = dyn_cast<scf::ForallOp>(op))
+      for (OpFoldResult extent : forall.getMixedUpperBound())
+        own.work *= getConstantIntValue(extent).value_or(16);
+    sum.work += own.work * iterations;
+    sum.span += own.span * iterations;
+  }
+  return sum;
+}
+
+/// The work items of `kernel` that threads share: those of its parallel loop,
+/// of several their mean by what is in them, the parallelism of Brent's bound;
+/// nothing for a body that is elsewhere.
+static std::optional<int64_t> getWorkItems(func::FuncOp kernel) {
+  if (kernel.isExternal())
+    return std::nullopt;
+  auto [work, span] = getWorkAndSpan(kernel.front());
+  return std::max<int64_t>(1, std::llround(work / span));
 }
 
 namespace {
@@ -151,8 +198,11 @@ private:
       return std::nullopt;
     auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
     auto kind = attrs::kind.get(kernel);
-    return getTimer(call.getCallee(), kind ? kind.getValue() : "other",
-                    describe(call, call.getOperandTypes(), kernel));
+    SmallVector<NamedAttribute> attrs =
+        describe(call, call.getOperandTypes(), kernel);
+    if (std::optional<int64_t> items = getWorkItems(kernel))
+      attrs.emplace_back("items", Builder(op).getI64IntegerAttr(*items));
+    return getTimer(call.getCallee(), kind ? kind.getValue() : "other", attrs);
   }
 
   /// Writes the table, one row of nanoseconds and launches a timer, the list of

@@ -158,6 +158,8 @@ typedef struct bsr_timer_info {
   const char *operands; // types of the kernel's buffers, as "4x8xf32 8xf32"
   int64_t flops;    // of one launch: its products with all slots in use; or 0
   int64_t bytes;    // of the buffers of one launch, or 0
+  int64_t items;    // of work that threads share, a mean over the loops of the
+                    // kernel; 0 for what is no kernel, and on a GPU
   int64_t launches; // since the step was loaded or its timers were reset
   int64_t nanoseconds; // of these launches
 } bsr_timer_info;

@@ -64,6 +64,39 @@ func.func @several(%g: memref<4xf32> {bsr.name = "g"}) attributes {bsr.communica
 
 // -----
 
+// Of two loops of 64 and of 12 work items, the second of which have more to do, the mean is 32: work over span. A
+// kernel without any is one thread's.
+func.func private @shared(%x: memref<64xf32>) attributes {bsr.kind = "elementwise"} {
+  %zero = arith.constant 0.0 : f32
+  scf.forall (%i, %j) in (8, 8) {
+    %k = affine.linearize_index [%i, %j] by (8, 8) : index
+    memref.store %zero, %x[%k] : memref<64xf32>
+  }
+  scf.forall (%i) in (12) {
+    scf.forall (%j) in (2) {
+      memref.store %zero, %x[%j] : memref<64xf32>
+    }
+  }
+  return
+}
+func.func private @alone(%x: memref<64xf32>) attributes {bsr.kind = "elementwise"} {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%x : memref<64xf32>)
+  return
+}
+
+// CHECK-LABEL: func @loops
+// CHECK-SAME:  bsr.timers = [
+// CHECK-SAME:    {bytes = 256 : i64, items = 32 : i64, kernel = "shared", kind = "elementwise", operands = "64xf32"},
+// CHECK-SAME:    {bytes = 256 : i64, items = 1 : i64, kernel = "alone", kind = "elementwise", operands = "64xf32"}]
+func.func @loops(%x: memref<64xf32> {bsr.name = "x"}) {
+  func.call @shared(%x) : (memref<64xf32>) -> ()
+  func.call @alone(%x) : (memref<64xf32>) -> ()
+  return
+}
+
+// -----
+
 // expected-error @below {{expected one function with bsr.name arguments, but got none}}
 module {
 }
