@@ -72,7 +72,7 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
       division.lastTiles = division.tiles.front().count;
     }
     division.columns = divideColumns(
-        numPanels, llvm::divideCeil(minItems, numBatches * blocks));
+        numPanels, llvm::divideCeil(minDenseItems, numBatches * blocks));
     bool isWidened = c.isWidened(1 - c.vectors);
     division.packsRows = (hasKBlocks || isWidened) &&
                          tileBytes <= e.target.rowBytes() &&
@@ -86,7 +86,8 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
     int64_t cost = numRows * numParts * (division.packsRows ? packingCost : 1) +
                    numLanes * division.blocks * (isScattered ? packingCost : 1);
     // Too few work items cost more than anything that they read.
-    cost *= llvm::divideCeil(minItems, numBatches * division.blocks * numParts);
+    cost *= llvm::divideCeil(minDenseItems,
+                             numBatches * division.blocks * numParts);
     if (best && bestCost <= cost)
       continue;
     bestCost = cost;

@@ -11,12 +11,12 @@
 // three lines of a run at once, with two panels of sums each; a work item is two panels.
 // CHECK-LABEL: func private @ordered
 // CHECK-SAME:    %[[X:[^:]*]]: memref<96x1024xf32>, %[[Y:[^:]*]]: memref<80x1024xf32>, %[[STARTS:[^:]*]]: memref<80x2xi32>, %[[ENDS:[^:]*]]: memref<1x1x98xi32>, %[[ORDER:[^:]*]]: memref<1x1x80xi32>, %[[SPANS:[^:]*]]: memref<1x1x80x3xi32>, %[[ROWS:[^:]*]]: memref<2500xi16>, %[[WEIGHTS:[^:]*]]: memref<2500xf32>)
-// CHECK:         scf.forall (%{{.*}}) in (20) {
+// CHECK:         scf.forall (%{{.*}}) in (40) {
 // CHECK:           memref.store %{{.*}}, %[[STARTS]]
 // CHECK:         memref.store %{{.*}}, %[[ENDS]]
 // CHECK:         memref.store %{{.*}}, %[[ORDER]]
 // CHECK:         memref.store %{{.*}}, %[[SPANS]]
-// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:         scf.forall (%{{.*}}) in (64) {
 // CHECK:           memref.store %{{.*}}, %[[ROWS]]
 // CHECK:           memref.store %{{.*}}, %[[WEIGHTS]]
 // CHECK:         scf.forall (%{{.*}}) in (32) {
@@ -140,7 +140,7 @@ func.func @step(%p: !pattern, %a: tensor<96x1024xf32>, %b: tensor<80x1024xf32>) 
 // where the first-level cache does not keep them.
 // CHECK-LABEL: func private @scattered
 // CHECK-SAME:    %[[V:[^:]*]]: memref<300x8x1xf32>, %[[X:[^:]*]]: memref<96x1024xf32>, %[[Y:[^:]*]]: memref<112x1024xf32>, %[[ORDERED:[^:]*]]: memref<300x8x1xf32>)
-// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:         scf.forall (%{{.*}}) in (64) {
 // CHECK:           memref.load %[[V]]
 // CHECK:           memref.store %{{.*}}, %[[ORDERED]]
 // CHECK:         scf.forall (%{{.*}}) in (64) {
@@ -180,7 +180,7 @@ func.func @step(%p: !pattern, %w: tensor<300x8x1xf32>, %x: tensor<96x1024xf32>) 
 // Blocks of one input: their values are put in the order of the view first. For fewer panels they are read where they lie.
 // CHECK-LABEL: func private @in_order
 // CHECK-SAME:    %[[V:[^:]*]]: memref<600x1x8xf32>, %[[X:[^:]*]]: memref<160x1024xf32>, %{{[^:]*}}: memref<96x1024xf32>, %[[ORDERED:[^:]*]]: memref<600x1x8xf32>)
-// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:         scf.forall (%{{.*}}) in (64) {
 // CHECK:           vector.load %[[V]]{{.*}} vector<8xf32>
 // CHECK:           vector.store %{{.*}}, %[[ORDERED]]{{.*}} vector<8xf32>
 // CHECK:         scf.forall
