@@ -271,8 +271,10 @@ Expected<SampleSession> Tuner::start(TunedKernel &kernel, ArrayRef<Way> ways) {
 
 Expected<bool> Tuner::measure(TunedKernel &kernel, ArrayRef<Way> ways,
                               WayTimes &times) {
-  // What the machine does disturbs some runs: more than are needed count.
-  constexpr size_t enoughRuns = 15, mostRuns = 100;
+  // What else the machine does disturbs some runs. Long ones need not be many,
+  // and where most are disturbed, other kernels have their turn.
+  constexpr size_t enoughRuns = 15;
+  constexpr std::chrono::seconds enoughTime{2}, mostTime{8};
   Clock::time_point begin = Clock::now();
   if (!hasTime())
     return false;
@@ -291,8 +293,11 @@ Expected<bool> Tuner::measure(TunedKernel &kernel, ArrayRef<Way> ways,
   }
   if (Error error = compare(kernel, *session, all.size()))
     return std::move(error);
-  for (size_t i = 0; i != mostRuns && times.getNumRuns() != enoughRuns; ++i) {
-    if (i && Clock::now() > deadline)
+  Clock::time_point firstRun = Clock::now();
+  while (times.getNumRuns() != enoughRuns) {
+    bool isEnough = times.getNumRuns() >= WayTimes::fewestRuns;
+    Clock::time_point now = Clock::now();
+    if (now > deadline || now - firstRun > (isEnough ? enoughTime : mostTime))
       break;
     Expected<SmallVector<int64_t>> run = session->runTimed(wayName);
     if (!run)
