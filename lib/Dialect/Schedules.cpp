@@ -61,6 +61,20 @@ ProductSchedule ProductSchedule::get(Operation *op) {
           getNumber(attr, "ahead")};
 }
 
+DictionaryAttr ProductSchedule::getAttr(MLIRContext *context) const {
+  Builder b(context);
+  NamedAttrList entries;
+  entries.set("walk", b.getStringAttr(stringifyWalk(*walk)));
+  auto add = [&](StringRef name, std::optional<int64_t> number) {
+    if (number)
+      entries.set(name, b.getI64IntegerAttr(*number));
+  };
+  add("rows", rows);
+  add("panels", panels);
+  add("ahead", ahead);
+  return entries.getDictionary(context);
+}
+
 LogicalResult bsr::verifySchedule(Operation *op) {
   if (!op->hasAttr(ProductSchedule::name))
     return success();

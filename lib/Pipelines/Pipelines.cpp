@@ -279,7 +279,6 @@ static void addClusters(OpPassManager &pm, const bsr::StepOptions &options,
 
 /// Clusters become kernels on buffers.
 static void addKernels(OpPassManager &pm) {
-  pm.addPass(bsr::createBSRPanel());
   pm.addPass(bsr::createBSREmit());
   pm.addPass(bsr::createBSRVerifyKernels());
   addCleanup(pm);
@@ -302,8 +301,9 @@ static void addGroups(OpPassManager &pm, const bsr::StepOptions &options) {
     pm.addPass(bsr::createBSRImportGroups());
 }
 
-/// A marked step becomes one whose work is in kernels for `target`. If
-/// `isHostApart`, numbers that it computes stay where its tensors are.
+/// A marked step becomes launches of clusters for `target`, which say how their
+/// buffers lie. If `isHostApart`, numbers that it computes stay where its
+/// tensors are.
 static void addStep(OpPassManager &pm, const bsr::StepOptions &options,
                     const std::string &target, bool isHostApart = false) {
   pm.addPass(bsr::createBSRSetTarget({target}));
@@ -315,12 +315,23 @@ static void addStep(OpPassManager &pm, const bsr::StepOptions &options,
     pm.addNestedPass<func::FuncOp>(bsr::createBSRLiftNumbers());
   addLayout(pm, options);
   addClusters(pm, options, isHostApart);
+  pm.addPass(bsr::createBSRPanel());
+}
+
+void bsr::buildToClustersPipeline(OpPassManager &pm,
+                                  const ToCPUOptions &options) {
+  addStep(pm, options.step, options.step.target);
+}
+
+void bsr::buildClustersToLLVMPipeline(OpPassManager &pm,
+                                      const ToLLVMOptions &options) {
   addKernels(pm);
+  buildToLLVMPipeline(pm, options);
 }
 
 void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
-  addStep(pm, options.step, options.step.target);
-  buildToLLVMPipeline(pm, options);
+  buildToClustersPipeline(pm, options);
+  buildClustersToLLVMPipeline(pm, options);
 }
 
 /// Parallel loops of kernels become launches of functions in PTX.
@@ -358,6 +369,7 @@ void bsr::buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options) {
   const std::string &target = options.step.target;
   addStep(pm, options.step, target.empty() ? "#bsr.gpu" : target,
           /*isHostApart=*/true);
+  addKernels(pm);
   addBufferization(pm);
   addLaunches(pm);
 }

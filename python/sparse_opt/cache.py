@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Compiled kernels and exports on disk.
+# Compiled kernels, exports and tuned schedules on disk.
 
-"""Kernels that were compiled before, and texts of exports, in a folder of the user's.
+"""Kernels that were compiled before, texts of exports, and what `sparse-compile --tune`
+found, in a folder of the user's.
 
 The folder is `$SPARSE_OPT_CACHE`, or `sparse-opt` in `$XDG_CACHE_HOME` or `~/.cache`.
 A kernel in it belongs to the compiler and the processor that it was made with, an export to
@@ -36,6 +37,8 @@ __all__ = ["clear", "folder"]
 LOADED = time.time()
 # How the names of exports end.
 EXPORT = ".export.gz"
+# And those of what `sparse-compile --tune` found, which it writes itself.
+SCHEDULES = ".schedules"
 _BYTES = 2**30
 
 
@@ -48,7 +51,7 @@ def folder() -> Path:
 
 
 def clear() -> int:
-    """Removes every kernel and export; returns how many files there were."""
+    """Removes every kernel, export and schedule; returns how many files there were."""
     files = _files()
     for path in files:
         path.unlink(missing_ok=True)
@@ -119,7 +122,7 @@ def _put(path: Path, make: Callable[[Path], object], folder: Path | None = None)
         os.rmdir(made)
 
 
-def _files(ends: Sequence[str] = (".so", EXPORT)) -> list[Path]:
+def _files(ends: Sequence[str] = (".so", EXPORT, SCHEDULES)) -> list[Path]:
     return [path for end in ends for path in folder().glob(f"*{end}")]
 
 
@@ -189,8 +192,11 @@ def _main(arguments: Sequence[str]) -> str:
 
 def _shown() -> str:
     """Returns how much there is of each."""
-    kernels, exports = (len(_files([end])) for end in (".so", EXPORT))
-    return f"{kernels} kernels" + (f" and {exports} exports" if exports else "")
+    names = {"kernels": ".so", "exports": EXPORT, "tuned schedules": SCHEDULES}
+    counts = {name: len(_files([end])) for name, end in names.items()}
+    return " and ".join(
+        f"{count} {name}" for name, count in counts.items() if count or name == "kernels"
+    )
 
 
 if __name__ == "__main__":

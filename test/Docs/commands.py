@@ -211,6 +211,7 @@ COMMANDS = {
         "benchmarks/machine_code.py": Tested("Benchmarks/machine-code.test"),
         "benchmarks/accuracy.py": Run(("accuracy.py", "accuracy.py --model tiny --steps 1")),
         "gzip": Run(TINY),
+        "sparse-compile step.mlir --mark=": Tested("Tools/tune.test"),
         "sparse-compile": Run(),
     },
     "docs/ptx-interpreter.md": {
@@ -284,6 +285,7 @@ COMMANDS = {
     "docs/tools.md": {
         "sparse-opt --bsr-mark=": Run(),
         "sparse-run sparse.mlir": Run(),
+        "sparse-compile step.mlir --mark=\"match=w block=16x16 density=0.1\" --tune": Tested("Tools/tune.test"),
         "sparse-compile step.mlir --mark=": Tested("Tools/check.test"),
         "mlir-opt step.mlir": Run(),
         "sparse-reduce": Tested("Tools/reduce.test"),

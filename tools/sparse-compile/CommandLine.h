@@ -275,6 +275,14 @@ struct CommandLine {
           "writing it, unless it computes what an interpreter of the marked "
           "step does; for small steps: that is slow"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> tune{
+      "tune", llvm::cl::ValueOptional,
+      llvm::cl::desc(
+          "Measure on this machine how else kernels may go through sparse "
+          "products, for so many seconds (default: 60), those that compute "
+          "most first, and take what is faster; what was found before is "
+          "taken from $SPARSE_OPT_CACHE (default: ~/.cache/sparse-opt)"),
+      llvm::cl::value_desc("seconds"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> remarks{
       "remarks",
       llvm::cl::desc("Write what passes decided, and why, to a file in YAML "

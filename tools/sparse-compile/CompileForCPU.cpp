@@ -9,6 +9,7 @@
 #include "EmitCode.h"
 #include "Linker.h"
 #include "Memory.h"
+#include "Tune.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -89,10 +90,25 @@ Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
       return created.takeError();
     check = std::move(*created);
   }
+  bool tunes = options.tune.getNumOccurrences();
   if (Error error = lower(*module, options, [&](OpPassManager &pm) {
-        buildToCPUPipeline(pm, pipeline);
+        if (tunes)
+          buildToClustersPipeline(pm, pipeline);
+        else
+          buildToCPUPipeline(pm, pipeline);
       }))
     return error;
+  if (tunes) {
+    watch.lap("lower");
+    if (Error error = tune(*module, machine,
+                           getCompiler(machine, options, target), options))
+      return error;
+    watch.lap("tune");
+    PassManager pm(module->getContext());
+    buildClustersToLLVMPipeline(pm, pipeline);
+    if (Error error = run(pm, *module, options))
+      return error;
+  }
   watch.lap("lower");
   llvm::json::Object manifest = getManifest(*module);
   if (options.report)

@@ -16,31 +16,45 @@ using llvm::createStringError;
 using llvm::Error;
 using llvm::Expected;
 
+/// Writes the object code of `module`, with its hash.
+static Error writeObject(llvm::Module &module, llvm::TargetMachine &machine,
+                         llvm::raw_pwrite_stream &os) {
+  SmallVector<char, 0> object;
+  llvm::raw_svector_ostream bytes(object);
+  emitObject(module, machine, bytes);
+  writeCodeHash(object);
+  os << bytes.str();
+  return Error::success();
+}
+
+/// The same into a new file.
+static Error writeObject(llvm::Module &module, llvm::TargetMachine &machine,
+                         TemporaryFile &object) {
+  if (Error error = object.create())
+    return error;
+  return writeStream(object.path(), "the object file",
+                     [&](llvm::raw_pwrite_stream &os) {
+                       return writeObject(module, machine, os);
+                     });
+}
+
 /// Compiles `module`, LLVM IR, to the file that the command line asks for.
 static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
                   const CommandLine &options, Stopwatch &watch,
                   llvm::function_ref<Error(StringRef)> accept) {
   StringRef output = options.output;
-  auto emitObject = [&](llvm::raw_pwrite_stream &os) -> Error {
-    SmallVector<char, 0> object;
-    llvm::raw_svector_ostream bytes(object);
-    bsr::emitObject(module, machine, bytes);
-    writeCodeHash(object);
-    os << bytes.str();
-    return Error::success();
-  };
   if (options.emit == Emit::LLVM)
     return writeFile(output, [&](llvm::raw_pwrite_stream &os) -> Error {
       module.print(os, /*AAW=*/nullptr);
       return Error::success();
     });
   if (options.emit == Emit::Object)
-    return writeFile(output, emitObject);
+    return writeFile(output, [&](llvm::raw_pwrite_stream &os) {
+      return writeObject(module, machine, os);
+    });
 
   TemporaryFile object;
-  if (Error error = object.create())
-    return error;
-  if (Error error = writeStream(object.path(), "the object file", emitObject))
+  if (Error error = writeObject(module, machine, object))
     return error;
   watch.lap("code");
   Expected<Libraries> libraries = findLibraries(machine, options);
@@ -54,25 +68,56 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
   });
 }
 
+/// `module` as LLVM IR, with a complete manifest.
+static Expected<std::unique_ptr<llvm::Module>>
+translate(OwningOpRef<ModuleOp> module, llvm::LLVMContext &context,
+          llvm::json::Object compiler, ArrayRef<StringRef> features,
+          const CommandLine &options) {
+  std::unique_ptr<llvm::Module> translated =
+      translateModuleToLLVMIR(*module, context, options.input);
+  if (!translated)
+    return createStringError(
+        "expected the step to translate to LLVM IR, but got the errors above");
+  if (Error error =
+          completeManifest(*translated, std::move(compiler), features))
+    return std::move(error);
+  return std::move(translated);
+}
+
 Error bsr::emitCode(OwningOpRef<ModuleOp> module, llvm::TargetMachine &machine,
                     llvm::json::Object compiler, ArrayRef<StringRef> features,
                     const CommandLine &options, Stopwatch &watch,
                     llvm::function_ref<Error(StringRef)> accept) {
-  llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> llvmModule =
-      translateModuleToLLVMIR(*module, llvmContext, options.input);
-  if (!llvmModule)
-    return createStringError(
-        "expected the step to translate to LLVM IR, but got the errors above");
-  module.release().erase();
-  if (Error error =
-          completeManifest(*llvmModule, std::move(compiler), features))
-    return error;
+  llvm::LLVMContext context;
+  auto translated = translate(std::move(module), context, std::move(compiler),
+                              features, options);
+  if (!translated)
+    return translated.takeError();
   watch.lap("translate");
-  optimize(*llvmModule, machine, options.level);
+  optimize(**translated, machine, options.level);
   watch.lap("optimize");
-  if (Error error = emit(*llvmModule, machine, options, watch, accept))
+  if (Error error = emit(**translated, machine, options, watch, accept))
     return error;
   watch.lap("write");
   return Error::success();
+}
+
+Error bsr::emitLibrary(OwningOpRef<ModuleOp> module,
+                       llvm::TargetMachine &machine,
+                       llvm::json::Object compiler,
+                       ArrayRef<StringRef> features, const CommandLine &options,
+                       StringRef library) {
+  llvm::LLVMContext context;
+  auto translated = translate(std::move(module), context, std::move(compiler),
+                              features, options);
+  if (!translated)
+    return translated.takeError();
+  optimize(**translated, machine, options.level);
+  TemporaryFile object;
+  if (Error error = writeObject(**translated, machine, object))
+    return error;
+  Expected<Libraries> libraries = findLibraries(machine, options);
+  if (!libraries)
+    return libraries.takeError();
+  return linkLibrary(object.path(), library, *libraries);
 }

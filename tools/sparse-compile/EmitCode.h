@@ -21,6 +21,13 @@ llvm::Error emitCode(OwningOpRef<ModuleOp> module, llvm::TargetMachine &machine,
                      const CommandLine &options, Stopwatch &watch,
                      llvm::function_ref<llvm::Error(StringRef)> accept);
 
+/// Makes a library of `module`, the same, at `library`, a file that is there.
+llvm::Error emitLibrary(OwningOpRef<ModuleOp> module,
+                        llvm::TargetMachine &machine,
+                        llvm::json::Object compiler,
+                        ArrayRef<StringRef> features,
+                        const CommandLine &options, StringRef library);
+
 } // namespace mlir::bsr
 
 #endif // BSR_TOOLS_SPARSE_COMPILE_EMITCODE_H

@@ -131,12 +131,19 @@ Error SampleSession::fill(int64_t index, const bsr_buffer_info &info,
       bsr_session_write(session.get(), index, 0, info.bytes, data.data()));
 }
 
+Expected<std::vector<char>> SampleSession::readBytes(int64_t index) const {
+  std::vector<char> data(size_t(getInfo(index).bytes));
+  if (Error error = toError(bsr_session_read(
+          session.get(), index, 0, int64_t(data.size()), data.data())))
+    return std::move(error);
+  return data;
+}
+
 Expected<NamedArray> SampleSession::read(int64_t index) const {
   bsr_buffer_info info = getInfo(index);
-  std::vector<char> data(size_t(info.bytes));
-  if (Error error = toError(
-          bsr_session_read(session.get(), index, 0, info.bytes, data.data())))
-    return std::move(error);
+  Expected<std::vector<char>> data = readBytes(index);
+  if (!data)
+    return data.takeError();
   NamedArray array;
   array.kind = getSemantics(info.type) ? NamedArray::Floats
                : info.type == BSR_I1   ? NamedArray::Booleans
@@ -145,7 +152,7 @@ Expected<NamedArray> SampleSession::read(int64_t index) const {
   array.array.elements.reserve(size_t(info.elements));
   for (int64_t i = 0; i != info.elements; ++i)
     array.array.elements.push_back(
-        decode(info.type, std::string_view(data.data(), data.size()), i));
+        decode(info.type, std::string_view(data->data(), data->size()), i));
   return array;
 }
 
@@ -170,6 +177,33 @@ Expected<NamedArrays> SampleSession::getArguments() const {
 
 Error SampleSession::run() { return toError(bsr_session_run(session.get())); }
 
+Expected<SmallVector<int64_t>> SampleSession::runTimed(StringRef prefix) {
+  int64_t first = 0, count = 0, timers = bsr_step_num_timers(step.get());
+  auto read = [&](bsr_trace_event *events, int64_t most) {
+    return toError(
+        bsr_step_read_trace_events(step.get(), first, events, most, &count));
+  };
+  if (Error error = read(nullptr, 0))
+    return std::move(error);
+  first = count;
+  if (Error error = run())
+    return std::move(error);
+  if (Error error = read(nullptr, 0))
+    return std::move(error);
+  std::vector<bsr_trace_event> events(size_t(count - first));
+  if (Error error = read(events.data(), int64_t(events.size())))
+    return std::move(error);
+  SmallVector<int64_t> times;
+  for (size_t i = 1; i < events.size(); ++i) {
+    bsr_timer_info timer;
+    if (events[i].timer < timers &&
+        bsr_step_timer(step.get(), events[i].timer, &timer) == BSR_OK &&
+        StringRef(timer.kernel).starts_with(prefix))
+      times.push_back(events[i].ended - events[i - 1].ended);
+  }
+  return times;
+}
+
 int64_t SampleSession::find(const std::string &name) const {
   for (bsr_kind kind : {BSR_VALUES, BSR_DENSE, BSR_OUTPUT})
     if (int64_t index = bsr_step_find_buffer(step.get(), kind, name.c_str());
@@ -182,6 +216,17 @@ Expected<NamedArray> SampleSession::getResult(const std::string &name) const {
   int64_t index = find(name);
   assert(index >= 0 && "a compiled step has a buffer for each result");
   return read(index);
+}
+
+Expected<bool> SampleSession::areSame(const std::string &name,
+                                      const std::string &other) const {
+  Expected<std::vector<char>> one = readBytes(find(name));
+  if (!one)
+    return one.takeError();
+  Expected<std::vector<char>> two = readBytes(find(other));
+  if (!two)
+    return two.takeError();
+  return *one == *two;
 }
 
 Expected<SmallVector<bool>>

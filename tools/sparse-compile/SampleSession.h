@@ -27,9 +27,15 @@ public:
   /// `w.bsr.col_idx` and `w.bsr.slot`.
   llvm::Expected<tools::NamedArrays> getArguments() const;
   llvm::Error run();
+  /// Runs, and returns the nanoseconds of each launch of a kernel whose name
+  /// begins with `prefix`, in their order, of a step with timers.
+  llvm::Expected<llvm::SmallVector<int64_t>> runTimed(llvm::StringRef prefix);
   /// What lies in the buffer of result `name` after a run, the next value of an
   /// argument or an output.
   llvm::Expected<tools::NamedArray> getResult(const std::string &name) const;
+  /// Whether two results have the same bytes.
+  llvm::Expected<bool> areSame(const std::string &name,
+                               const std::string &other) const;
   /// For each slot of the values `name`, whether a block lies there; nothing if
   /// `name` is no values of a pattern with indices.
   llvm::Expected<llvm::SmallVector<bool>>
@@ -45,6 +51,7 @@ private:
 
   /// What the step says of buffer `index`.
   bsr_buffer_info getInfo(int64_t index) const;
+  llvm::Expected<std::vector<char>> readBytes(int64_t index) const;
   llvm::Expected<tools::NamedArray> read(int64_t index) const;
   /// The buffer of this name that is no index, or -1.
   int64_t find(const std::string &name) const;

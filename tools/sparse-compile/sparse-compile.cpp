@@ -10,6 +10,7 @@
 #include "Memory.h"
 #include "Remarks.h"
 #include "Target.h"
+#include "Tune.h"
 #include "bsr/Analysis/Tracing.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -64,6 +65,8 @@ static Error runPhases(const bsr::CommandLine &options, MLIRContext &context,
   if (!target)
     return target.takeError();
   bsr::attrs::target.set(**module, cast<bsr::TargetAttrInterface>(*target));
+  if (Error error = bsr::verifyTuning(*target, **machine, options))
+    return error;
   if (auto gpu = dyn_cast<bsr::GPUAttr>(*target))
     return bsr::compileForGPU(std::move(*module), gpu, **machine, options,
                               watch);

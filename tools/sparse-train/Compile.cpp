@@ -138,7 +138,7 @@ static bool saysHowToCompile(std::string_view option) {
       "overlap",       "attention-keys", "score-norm",       "shard-state",
       "stages",        "stage",          "memory",           "micro-batches",
       "schedule",      "max-operations", "block-ramp",       "debug-only",
-      "target-triple"};
+      "tune",          "target-triple"};
   static const std::set<std::string_view> flags = {
       "print-report",   "cubin",
       "assemble",       "drop-updates",
@@ -147,7 +147,7 @@ static bool saysHowToCompile(std::string_view option) {
       "block-steps",    "emulate-instructions",
       "data-parallel",  "time",
       "check",          "verify-each",
-      "pass-times"};
+      "pass-times",     "tune"};
   size_t begin = option.find_first_not_of('-');
   if (begin != 1 && begin != 2)
     return false;
@@ -196,8 +196,19 @@ static std::vector<std::string> findOptions(const Config &config,
   return options;
 }
 
+/// Whether a compiler that is called so measures times, which others that run
+/// beside it would change.
+static bool measures(const std::vector<std::string> &command) {
+  return std::any_of(
+      command.begin(), command.end(), [](std::string_view option) {
+        option.remove_prefix(
+            std::min(option.find_first_not_of('-'), option.size()));
+        return option.substr(0, option.find('=')) == "tune";
+      });
+}
+
 /// Compiles with each of `commands`, by lengths, as many at a time as there are
-/// cores, and says of each how long it took.
+/// cores, or one if they measure times, and says of each how long it took.
 static void
 compileAll(const std::map<int64_t, std::vector<std::string>> &commands) {
   using Clock = std::chrono::steady_clock;
@@ -207,6 +218,9 @@ compileAll(const std::map<int64_t, std::vector<std::string>> &commands) {
     Child child;
   };
   size_t most = std::max(std::thread::hardware_concurrency(), 1U);
+  for (const auto &[length, command] : commands)
+    if (measures(command))
+      most = 1;
   std::list<Compilation> running;
   auto next = commands.begin();
   while (next != commands.end() || !running.empty()) {

@@ -36,6 +36,8 @@ struct ProductSchedule {
   static bool isValid(Attribute attr);
   /// What the attribute of `op`, a valid one, says; nothing if there is none.
   static ProductSchedule get(Operation *op);
+  /// The attribute that says this, which has a walk.
+  DictionaryAttr getAttr(MLIRContext *context) const;
 
   std::optional<Walk> walk;
   /// Features that a register tile has at most, and panels of tokens that it

@@ -114,8 +114,16 @@ struct ToCPUOptions : ToLLVMOptions {
   StepOptions step{*this};
 };
 
-/// Adds the passes that take a step as the front ends write it, marked, to the
-/// LLVM dialect.
+/// Adds the passes that take a step as the front ends write it, marked, to
+/// launches of clusters, which say what of their buffers is cut in panels:
+/// where `sparse-compile --tune` measures how kernels may go through products.
+void buildToClustersPipeline(OpPassManager &pm, const ToCPUOptions &options);
+
+/// Adds the passes that take such launches to the LLVM dialect.
+void buildClustersToLLVMPipeline(OpPassManager &pm,
+                                 const ToLLVMOptions &options);
+
+/// Adds the passes of both.
 void buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options);
 
 /// Options of the `bsr-to-gpu` pipeline.

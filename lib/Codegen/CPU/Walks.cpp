@@ -2,6 +2,7 @@
 //
 // Which kernels of a sparse product there are, and which one is taken.
 
+#include "bsr/Codegen/CPU/Walks.h"
 #include "PairProducts.h"
 #include "WeightOrder.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -95,11 +96,20 @@ static int64_t getMadeBlock(SpMMOp op) {
   return op.getPattern().getType().getBlockExtent(getView(!op.getTranspose()));
 }
 
+static bool gathers(Walk walk) {
+  return walk == Walk::Gather || walk == Walk::OrderedGather;
+}
+
+/// Whether registers have the sums of a tile of so many rows of so many panels.
+static bool hasRegisters(int64_t rows, int64_t panels) {
+  return rows * panels <= CPUTarget::tileRows;
+}
+
 ProductSchedule cpu::getSchedule(Operation *op, CPUTarget target) {
   ProductSchedule schedule = ProductSchedule::get(op);
   if (!schedule.walk)
     schedule.walk = getWalks(op, target).front();
-  if (schedule.walk != Walk::Gather && schedule.walk != Walk::OrderedGather)
+  if (!gathers(*schedule.walk))
     return schedule;
   int64_t block = getMadeBlock(cast<SpMMOp>(op));
   // Lines that are too low for a tile of their own take several panels.
@@ -127,10 +137,73 @@ LogicalResult cpu::verifySchedule(Operation *op, CPUTarget target) {
     return success();
   int64_t rows = schedule.rows.value_or(1),
           panels = schedule.panels.value_or(1);
-  if (rows * panels > CPUTarget::tileRows)
+  if (!hasRegisters(rows, panels))
     return op->emitOpError("expected rows times panels of ")
            << ProductSchedule::name << " to be at most " << CPUTarget::tileRows
            << ", as registers have sums, but got " << rows << " times "
            << panels;
   return success();
+}
+
+/// The rows of the highest tile of `block` features, of tiles of at most `rows`
+/// which are nearly equal.
+static int64_t getHeight(int64_t block, int64_t rows) {
+  return llvm::divideCeil(block, llvm::divideCeil(block, rows));
+}
+
+/// Calls `add` with the rows and panels of each tile that there is for `op`.
+static void forTiles(SpMMOp op, CPUTarget target,
+                     llvm::function_ref<void(int64_t, int64_t)> add) {
+  // A multiply-add takes four cycles, and two start in each.
+  constexpr int64_t sumsUnderWay = 8;
+  int64_t block = getMadeBlock(op);
+  Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
+  int64_t mostPanels = std::clamp<int64_t>(activations.tokens / target.panel(),
+                                           1, CPUTarget::tileRows);
+  for (int64_t panels = 1; panels <= mostPanels; ++panels)
+    for (int64_t rows = 1; hasRegisters(rows, panels); ++rows)
+      if (rows == getHeight(block, rows) &&
+          rows * panels * target.tileVectors() >= sumsUnderWay)
+        add(rows, panels);
+}
+
+SmallVector<ProductSchedule> cpu::getAlternatives(Operation *op,
+                                                  CPUTarget target) {
+  ProductSchedule own = getSchedule(op, target);
+  SmallVector<ProductSchedule> alternatives;
+  for (Walk walk : getWalks(op, target))
+    if (walk != own.walk)
+      alternatives.emplace_back().walk = walk;
+  if (!gathers(*own.walk))
+    return alternatives;
+  auto spmm = cast<SpMMOp>(op);
+  int64_t ownRows = getHeight(getMadeBlock(spmm), *own.rows);
+  forTiles(spmm, target, [&](int64_t rows, int64_t panels) {
+    if (rows == ownRows && panels == own.panels)
+      return;
+    ProductSchedule &other = alternatives.emplace_back(own);
+    other.rows = rows;
+    other.panels = panels;
+  });
+  return alternatives;
+}
+
+SmallVector<ProductSchedule> cpu::getDistances(Operation *op,
+                                               CPUTarget target) {
+  ProductSchedule own = getSchedule(op, target);
+  SmallVector<ProductSchedule> distances;
+  if (!gathers(*own.walk))
+    return distances;
+  auto spmm = cast<SpMMOp>(op);
+  int64_t readBlock =
+      spmm.getPattern().getType().getBlockExtent(getView(spmm.getTranspose()));
+  // Rows that are far ahead leave the first-level cache before they are read.
+  int64_t bytes = 4 * readBlock * *own.panels * target.panel();
+  int64_t most = std::min(ProductSchedule::maxAhead,
+                          std::max<int64_t>(1, target.streamedBytes() / bytes));
+  for (int64_t ahead = 0; ahead <= most;
+       ahead = std::max<int64_t>(1, 2 * ahead))
+    if (ahead != own.ahead)
+      distances.emplace_back(own).ahead = ahead;
+  return distances;
 }
