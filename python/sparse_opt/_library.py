@@ -239,6 +239,16 @@ def choose(which: Literal["lowest", "highest"], numbers: Array, count: int) -> A
     return places
 
 
+def reads_scores(update: PatternUpdate) -> bool:
+    """Returns whether an update reads the scores of all blocks."""
+    return bool(library().bsr_method_reads_scores(ctypes.c_int(update.method)))
+
+
+def has_drop(update: PatternUpdate) -> bool:
+    """Returns whether the drop fraction says how many blocks an update prunes."""
+    return bool(library().bsr_method_has_drop(ctypes.c_int(update.method)))
+
+
 def density_blocks(density: float, blocks: int) -> int:
     """Returns how many of a matrix's blocks a density is."""
     function = library().bsr_density_blocks

@@ -129,6 +129,14 @@ typedef enum bsr_method {
   BSR_GMP = 3
 } bsr_method;
 
+/// Whether an update by `method` reads the scores of all blocks (1), as rigl
+/// does, or not (0).
+BSR_API int32_t bsr_method_reads_scores(bsr_method method);
+
+/// Whether `drop` says how many blocks an update by `method` prunes (1), as of
+/// set and rigl, which regrow as many, or not (0).
+BSR_API int32_t bsr_method_has_drop(bsr_method method);
+
 typedef struct bsr_pattern_update {
   bsr_method method;
   bsr_norm norm;
