@@ -97,6 +97,18 @@ class PatternStatistics(ctypes.Structure):
     ]  # fmt: skip
 
 
+class RecordedPattern(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("rows", ctypes.c_int64),
+        ("block_rows", ctypes.c_int64),
+        ("block_cols", ctypes.c_int64),
+        ("statistics", PatternStatistics),
+        ("is_updated", ctypes.c_int32),
+        ("update", PatternUpdate),
+    ]
+
+
 class SparseWeight(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p)] + [
         (name, ctypes.c_int64)
