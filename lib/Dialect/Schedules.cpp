@@ -3,6 +3,7 @@
 // The attribute that says how a kernel goes through a sparse product.
 
 #include "bsr/Dialect/Schedules.h"
+#include "bsr/Dialect/Attributes.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -54,7 +55,7 @@ bool ProductSchedule::isValid(Attribute attr) {
 }
 
 ProductSchedule ProductSchedule::get(Operation *op) {
-  auto attr = op->getAttrOfType<DictionaryAttr>(name);
+  DictionaryAttr attr = attrs::schedule.get(op);
   if (!attr)
     return {};
   return {getWalk(attr), getNumber(attr, "rows"), getNumber(attr, "panels"),
@@ -62,7 +63,7 @@ ProductSchedule ProductSchedule::get(Operation *op) {
 }
 
 LogicalResult bsr::verifySchedule(Operation *op) {
-  if (!op->hasAttr(ProductSchedule::name))
+  if (!attrs::schedule.isOn(op))
     return success();
   auto *verifier =
       op->getDialect()->getRegisteredInterface<ScheduleVerifierInterface>();
