@@ -14,7 +14,7 @@
 
 using namespace ptx;
 
-static const char *const help =
+static const char *const helpBeforeChips =
     R"(ptx-run FILE [--entry NAME] --grid X[,Y,Z] --block X[,Y,Z] [OPTION]... [--arg ARGUMENT]...
 
 Runs a kernel of a file of PTX on the processor, checks every access, and prints
@@ -25,7 +25,8 @@ the outputs.
   --shared-offset BYTES
                     by which shared memory begins behind a multiple of 1024 (0): a
                     kernel may rely on the alignment that it declares alone
-  --chip NAME       sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a (the file's target)
+  --chip NAME       )";
+static const char *const helpBehindChips = R"( (the file's target)
   --threads N       threads of the processor (PTX_RUN_THREADS, or one a core)
   --registers N     registers a thread, as ptxas would say
   --limit N         warp instructions of one block (4294967296)
@@ -300,7 +301,8 @@ static int run(int argc, char **argv) {
 int main(int argc, char **argv) {
   for (int i = 1; i < argc; ++i)
     if (std::string(argv[i]) == "--help") {
-      std::printf("%s%s", help, argumentHelp);
+      std::printf("%s%s%s%s", helpBeforeChips, nvidia::listChips().c_str(),
+                  helpBehindChips, argumentHelp);
       return 0;
     }
   try {

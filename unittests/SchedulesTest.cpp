@@ -47,11 +47,11 @@ protected:
   std::string verifyAll(Operation *op, ArrayRef<ProductSchedule> schedules) {
     std::string text;
     llvm::raw_string_ostream os(text);
-    Attribute own = op->getAttr(ProductSchedule::name);
+    DictionaryAttr own = attrs::schedule.get(op);
     for (const ProductSchedule &schedule : schedules) {
       DictionaryAttr attr = schedule.getAttr(&context);
       EXPECT_TRUE(ProductSchedule::isValid(attr));
-      op->setAttr(ProductSchedule::name, attr);
+      attrs::schedule.set(op, attr);
       EXPECT_TRUE(succeeded(verify(*module)));
       os << stringifyWalk(*schedule.walk);
       if (schedule.rows)
@@ -60,9 +60,9 @@ protected:
         os << " " << *schedule.ahead;
       os << "; ";
     }
-    op->removeAttr(ProductSchedule::name);
+    attrs::schedule.remove(op);
     if (own)
-      op->setAttr(ProductSchedule::name, own);
+      attrs::schedule.set(op, own);
     return text;
   }
 
@@ -118,7 +118,7 @@ TEST_F(SchedulesTest, FarRowsLeaveTheCache) {
   own.panels = 2;
   own.ahead = 2;
   auto product = find<SpMMOp>();
-  product->setAttr(ProductSchedule::name, own.getAttr(&context));
+  attrs::schedule.set(product, own.getAttr(&context));
   EXPECT_EQ(getDistances(product),
             "gather 3x2 0; gather 3x2 1; gather 3x2 4; gather 3x2 8; ");
   EXPECT_TRUE(StringRef(getAlternatives(product)).contains("gather 6x1 2; "));

@@ -4,6 +4,7 @@
 
 #include "bsr/Analysis/Work.h"
 #include "Parse.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 using namespace mlir;
@@ -29,10 +30,10 @@ protected:
     return cluster;
   }
   static StringRef getKind(ClusterOp cluster) {
-    return cluster->getAttrOfType<StringAttr>("bsr.kind").getValue();
+    return attrs::kind.get(cluster).getValue();
   }
   static int64_t getFlops(ClusterOp cluster) {
-    auto flops = cluster->getAttrOfType<IntegerAttr>("bsr.flops");
+    IntegerAttr flops = attrs::flops.get(cluster);
     return flops ? flops.getInt() : 0;
   }
 };
@@ -99,7 +100,7 @@ TEST_F(WorkTest, OnlyProductsAreCounted) {
   std::string zero = "%0 = tensor.empty() : tensor<64x48xf32>\n";
   ClusterOp cluster = mark(zero + follow(negate), "tensor<64x48xf32>");
   EXPECT_EQ(getKind(cluster), "elementwise");
-  EXPECT_FALSE(cluster->hasAttr("bsr.flops"));
+  EXPECT_FALSE(attrs::flops.isOn(cluster));
   EXPECT_EQ(getKind(mark(zero + follow("linalg.yield %a : f32"),
                          "tensor<64x48xf32>")),
             "copy");

@@ -109,7 +109,7 @@ static LogicalResult verifyTexts(Operation *op) {
     look(op->getAttrDictionary());
   else
     for (NamedAttribute attribute : op->getDiscardableAttrs())
-      if (attribute.getName().strref().starts_with("bsr."))
+      if (isa_and_present<BSRDialect>(attribute.getNameDialect()))
         look(attribute.getValue());
   if (!wrong)
     return success();

@@ -3,6 +3,7 @@
 // The attribute that says how a kernel goes through a sparse product.
 
 #include "bsr/Dialect/Schedules.h"
+#include "bsr/Dialect/Attributes.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -54,7 +55,7 @@ bool ProductSchedule::isValid(Attribute attr) {
 }
 
 ProductSchedule ProductSchedule::get(Operation *op) {
-  auto attr = op->getAttrOfType<DictionaryAttr>(name);
+  DictionaryAttr attr = attrs::schedule.get(op);
   if (!attr)
     return {};
   return {getWalk(attr), getNumber(attr, "rows"), getNumber(attr, "panels"),
@@ -76,7 +77,7 @@ DictionaryAttr ProductSchedule::getAttr(MLIRContext *context) const {
 }
 
 LogicalResult bsr::verifySchedule(Operation *op) {
-  if (!op->hasAttr(ProductSchedule::name))
+  if (!attrs::schedule.isOn(op))
     return success();
   auto *verifier =
       op->getDialect()->getRegisteredInterface<ScheduleVerifierInterface>();

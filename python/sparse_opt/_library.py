@@ -97,6 +97,18 @@ class PatternStatistics(ctypes.Structure):
     ]  # fmt: skip
 
 
+class RecordedPattern(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("rows", ctypes.c_int64),
+        ("block_rows", ctypes.c_int64),
+        ("block_cols", ctypes.c_int64),
+        ("statistics", PatternStatistics),
+        ("is_updated", ctypes.c_int32),
+        ("update", PatternUpdate),
+    ]
+
+
 class SparseWeight(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p)] + [
         (name, ctypes.c_int64)
@@ -237,6 +249,16 @@ def choose(which: Literal["lowest", "highest"], numbers: Array, count: int) -> A
         )
     )  # fmt: skip
     return places
+
+
+def reads_scores(update: PatternUpdate) -> bool:
+    """Returns whether an update reads the scores of all blocks."""
+    return bool(library().bsr_method_reads_scores(ctypes.c_int(update.method)))
+
+
+def has_drop(update: PatternUpdate) -> bool:
+    """Returns whether the drop fraction says how many blocks an update prunes."""
+    return bool(library().bsr_method_has_drop(ctypes.c_int(update.method)))
 
 
 def density_blocks(density: float, blocks: int) -> int:

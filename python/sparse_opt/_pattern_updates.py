@@ -78,7 +78,7 @@ def due_of(
 def needs_scores(due: PatternUpdate | tuple[Method, float]) -> bool:
     """Returns whether an update reads the scores of all blocks."""
     if isinstance(due, PatternUpdate):
-        return _library.METHODS[due.method] == "rigl"
+        return _library.reads_scores(due)
     return bool(due[0].needs_scores)
 
 

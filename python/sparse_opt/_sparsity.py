@@ -144,7 +144,7 @@ class Sparsity:
         return {
             m.pattern.name: due.blocks
             / (together[due.together] if due.together else m.pattern.blocks)
-            if _method_of(due) == "gmp"
+            if not _library.has_drop(due)
             else due.drop
             for m, due in updates
         }
@@ -306,10 +306,6 @@ def completed(step: Step, pattern: Pattern, start: NewBlocks) -> NewBlocks:
         return start
     std = step._first_std.get(pattern.name, 0.0)
     return NewBlocks(start.values, start.state, std, start.own_steps, start.ramp)
-
-
-def _method_of(update: PatternUpdate) -> str:
-    return _library.METHODS[update.method]
 
 
 def updates_of(

@@ -8,6 +8,14 @@
 
 using namespace sparse_opt;
 
+int32_t bsr_method_reads_scores(bsr_method method) {
+  return method == BSR_RIGL;
+}
+
+int32_t bsr_method_has_drop(bsr_method method) {
+  return method == BSR_SET || method == BSR_RIGL;
+}
+
 int64_t sparse_opt::countPruned(const Pattern &pattern,
                                 const bsr_pattern_update &rule,
                                 int64_t blocks) {
@@ -29,10 +37,11 @@ UpdateRow sparse_opt::describeUpdate(const Pattern &pattern,
   row.cols = uint32_t(pattern.gridCols());
   row.blocks = uint32_t(blocks);
   row.count = uint32_t(countPruned(pattern, rule, blocks));
-  row.regrowth = rule.method == BSR_SET    ? Regrowth::Ranks
-                 : rule.method == BSR_RIGL ? Regrowth::Scores
-                                           : Regrowth::None;
-  row.returns = rule.method != BSR_GMP && rule.allow_return;
+  bool regrows = bsr_method_has_drop(rule.method);
+  row.regrowth = bsr_method_reads_scores(rule.method) ? Regrowth::Scores
+                 : regrows                            ? Regrowth::Ranks
+                                                      : Regrowth::None;
+  row.returns = regrows && rule.allow_return;
   row.rounds = UpdateRow::roundsOf(uint64_t(blocks));
   return row;
 }

@@ -7,6 +7,7 @@
 #include "base/Status.h"
 #include "support/Keys.h"
 
+#include <algorithm>
 #include <memory>
 #include <regex>
 #include <set>
@@ -16,9 +17,16 @@ using namespace sparse_opt;
 using Group = SparsityGroup;
 using GroupKey = Key<Group>;
 
+/// The names of methods, in their order.
+static const std::vector<std::string> &methodNames() {
+  static const std::vector<std::string> names = {"static", "set", "rigl",
+                                                 "gmp"};
+  return names;
+}
+
 static const std::vector<GroupKey> &keys() {
   const KeyRule share = {0, 1};
-  const KeyRule methods = {0, 0, {"static", "set", "rigl", "gmp"}};
+  const KeyRule methods = {0, 0, methodNames()};
   static const std::vector<GroupKey> table = {
       {"match", &Group::match,
        "regular expression on the names of weights: the first group that "
@@ -293,6 +301,12 @@ std::string sparse_opt::groupName(size_t index, size_t count) {
   return count == 1 ? "sparsity" : "sparsity[" + std::to_string(index) + "]";
 }
 
+bsr_method sparse_opt::methodOf(const SparsityGroup &group) {
+  const std::vector<std::string> &names = methodNames();
+  return bsr_method(std::find(names.begin(), names.end(), group.method) -
+                    names.begin());
+}
+
 // Without back-references, an expression takes a time that its length and that
 // of the name bound; the library's other way takes exponential time for some.
 bool sparse_opt::matches(const std::string &expression,
@@ -316,6 +330,10 @@ static void requireRegex(const std::string &key, const std::string &text) {
     fail("expected configuration key '", key,
          "' to hold a regular expression, but got '", text, "'");
   }
+}
+
+static bool readsScores(const Group &group) {
+  return bsr_method_reads_scores(methodOf(group));
 }
 
 /// Fails where the values of `group`, called `where`, do not go together.
@@ -348,7 +366,7 @@ static void check(const Group &group, const std::string &where) {
           "to be dense for init largest, whose values are those of dense "
           "weights, but got ",
           group.fanIn);
-  require(group.scoreSteps == 1 || group.method == "rigl", "score_steps",
+  require(group.scoreSteps == 1 || readsScores(group), "score_steps",
           "to be 1 for another method than rigl, which alone reads scores, but "
           "got ",
           group.scoreSteps);
@@ -389,8 +407,7 @@ static std::string optionsOf(const std::vector<Group> &groups) {
   auto add = [&](const std::string &option) {
     options += (options.empty() ? "--" : " --") + option;
   };
-  if (std::any_of(groups.begin(), groups.end(),
-                  [](const Group &group) { return group.method == "rigl"; }))
+  if (std::any_of(groups.begin(), groups.end(), readsScores))
     add("score-norm=l1");
   if (groups[0].newStep == "block")
     add("block-steps");

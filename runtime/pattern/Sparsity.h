@@ -54,6 +54,9 @@ struct SparsityGroup {
 /// `std::regex_error` if it is none.
 bool matches(const std::string &expression, const std::string &name);
 
+/// The method of `group`.
+bsr_method methodOf(const SparsityGroup &group);
+
 /// What group `index` of `count` is called in messages: "sparsity", or one of a
 /// list.
 std::string groupName(size_t index, size_t count);

@@ -64,10 +64,6 @@ static Enum enumOf(const std::string &text, const char *const (&names)[size]) {
   return Enum(std::find(names, names + size, text) - names);
 }
 
-static bsr_method methodOf(const SparsityGroup &group) {
-  return enumOf<bsr_method>(group.method, {"static", "set", "rigl", "gmp"});
-}
-
 static bsr_norm scoreOf(const SparsityGroup &group) {
   return enumOf<bsr_norm>(group.score, {"l1", "l2", "linf", "mean"});
 }
@@ -146,8 +142,8 @@ bsr_updates::bsr_updates(const bsr_sparsity &sparsity, int64_t steps,
   requireSlots(given);
   requireTogether(given);
   for (int64_t i = 0; i < count; ++i)
-    if (weights[size_t(i)].rule.method == BSR_RIGL && given[i].slots &&
-        !given[i].is_frozen && !given[i].has_scores)
+    if (bsr_method_reads_scores(weights[size_t(i)].rule.method) &&
+        given[i].slots && !given[i].is_frozen && !given[i].has_scores)
       fail("expected a step compiled with --score-norm, to have scores of the "
            "blocks of '",
            given[i].name, "', but got one without");
@@ -395,7 +391,7 @@ bsr_pattern_update bsr_updates::due(int64_t step, const Weight &weight) const {
 }
 
 int32_t bsr_updates::scored(int64_t step, const Weight &weight) const {
-  if (weight.rule.method != BSR_RIGL || weight.isFrozen)
+  if (!bsr_method_reads_scores(weight.rule.method) || weight.isFrozen)
     return 0;
   const SparsityGroup &group = groups[size_t(weight.rule.group)];
   for (int64_t later = 0; later < group.scoreSteps; ++later)

@@ -91,7 +91,8 @@ void DeviceUpdate::place(const Group &group) {
     row.colPtr = indices(BSR_COL_PTR);
     row.rowIdx = indices(BSR_ROW_IDX);
     row.slotT = indices(BSR_SLOT_T);
-    row.scores = rule.method == BSR_RIGL ? buffer(pattern.scores) : 0;
+    row.scores =
+        bsr_method_reads_scores(rule.method) ? buffer(pattern.scores) : 0;
     if (!row.returns)
       row.chosen = row.fresh;
   }

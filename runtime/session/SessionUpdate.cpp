@@ -23,8 +23,7 @@ static void checkRule(const bsr_session &session, int64_t index,
   if (int32_t method = numberOf(rule.method); method < 0 || method > BSR_GMP)
     refuse("expected a method from 0 to ", int(BSR_GMP), ", but got ", method);
   checkNorm(pattern, numberOf(rule.norm));
-  bool drops = rule.method == BSR_SET || rule.method == BSR_RIGL;
-  if (drops && !(rule.drop >= 0 && rule.drop <= 1))
+  if (bsr_method_has_drop(rule.method) && !(rule.drop >= 0 && rule.drop <= 1))
     refuse("expected a drop fraction in [0, 1], but got ", rule.drop);
   if (rule.method == BSR_GMP && rule.blocks < 0)
     refuse("expected a number of blocks from 0, but got ", rule.blocks);
@@ -32,7 +31,7 @@ static void checkRule(const bsr_session &session, int64_t index,
     refuse("expected 0 but for gmp, or a number above it, of updates together, "
            "but got ",
            rule.together);
-  if (rule.method == BSR_RIGL)
+  if (bsr_method_reads_scores(rule.method))
     session.requireScores(pattern);
 }
 
@@ -87,7 +86,7 @@ static void forEachUpdated(const bsr_session &session,
 
 void bsr_session::updateOnHost(const bsr_pattern_update *updates) {
   auto scoresOf = [&](int64_t i) {
-    return updates[i].method == BSR_RIGL
+    return bsr_method_reads_scores(updates[i].method)
                ? static_cast<float *>(buffers[manifest().patterns[i].scores])
                : nullptr;
   };

@@ -6,6 +6,7 @@
 #define BSR_TOOLS_SPARSE_COMPILE_COMMANDLINE_H
 
 #include "bsr/Pipelines/Pipelines.h"
+#include "support/Chips.h"
 #include "llvm/Support/CommandLine.h"
 
 namespace mlir::bsr {
@@ -49,15 +50,15 @@ struct CommandLine {
           "machine is linked with (default: where Debian's packages for "
           "cross compilation and of other architectures have them)"),
       llvm::cl::value_desc("folder"), llvm::cl::cat(category)};
+  const std::string targetHelp =
+      "What kernels are made for (default: cpu): cpu, the vectors, caches and "
+      "cores of the processor; scalar, plain loops, one element after the "
+      "other: slow, to compare with; or an NVIDIA GPU, " +
+      nvidia::listChips() +
+      ": a shared library, the kernels with -o <file>.ptx, or the module that "
+      "launches them with -o <file>.mlir";
   llvm::cl::opt<std::string> target{
-      "target", llvm::cl::init("cpu"),
-      llvm::cl::desc(
-          "What kernels are made for (default: cpu): cpu, the vectors, "
-          "caches and cores of the processor; scalar, plain loops, one "
-          "element after the other: slow, to compare with; or an NVIDIA "
-          "GPU, sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a: a shared "
-          "library, the kernels with -o <file>.ptx, or the module that "
-          "launches them with -o <file>.mlir"),
+      "target", llvm::cl::init("cpu"), llvm::cl::desc(targetHelp),
       llvm::cl::value_desc("name"), llvm::cl::cat(category)};
   llvm::cl::opt<int64_t> vectorBits{
       "vector-bits",

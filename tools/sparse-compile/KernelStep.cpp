@@ -174,7 +174,7 @@ void KernelStepBuilder::createCluster(const Way &way, const Twine &name) {
   cluster.setSymName(name.str());
   for (auto [product, schedule] : llvm::zip_equal(kernel.products, way))
     if (schedule)
-      mapping.lookup(product)->setAttr(ProductSchedule::name, schedule);
+      attrs::schedule.set(mapping.lookup(product), schedule);
 }
 
 void KernelStepBuilder::addResult(Value value, const Twine &name) {

@@ -104,9 +104,9 @@ static std::optional<Way> parseWay(const llvm::json::Array &texts,
     Attribute attr = parseAttribute(*schedule, product->getContext());
     if (!attr || !ProductSchedule::isValid(attr))
       return std::nullopt;
-    product->setAttr(ProductSchedule::name, attr);
+    attrs::schedule.set(product, cast<DictionaryAttr>(attr));
     LogicalResult verified = verifySchedule(product);
-    product->removeAttr(ProductSchedule::name);
+    attrs::schedule.remove(product);
     if (failed(verified))
       return std::nullopt;
     way.push_back(cast<DictionaryAttr>(attr));

@@ -87,7 +87,7 @@ static SmallVector<TunedKernel> findKernels(ModuleOp module,
       kernel.flops = flops.getInt();
     bool hasAlternatives = false;
     for (Operation &op : cluster.getBody().front())
-      if (isa<SpMMOp, SDDMMOp>(op) && !op.hasAttr(ProductSchedule::name)) {
+      if (isa<SpMMOp, SDDMMOp>(op) && !attrs::schedule.isOn(&op)) {
         kernel.products.push_back(&op);
         hasAlternatives |= !cpu::getAlternatives(&op, target).empty() ||
                            !cpu::getDistances(&op, target).empty();
@@ -107,9 +107,9 @@ static SmallVector<TunedKernel> findKernels(ModuleOp module,
 static void apply(TunedKernel &kernel, const Way &way) {
   for (auto [product, schedule] : llvm::zip_equal(kernel.products, way))
     if (schedule)
-      product->setAttr(ProductSchedule::name, schedule);
+      attrs::schedule.set(product, schedule);
     else
-      product->removeAttr(ProductSchedule::name);
+      attrs::schedule.remove(product);
 }
 
 /// The products of `kernel` that are alike, which go one way together.

@@ -1,102 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Makes shares of what the runtime counts, of each pattern and of all.
+// What the metrics say of the patterns, which the runtime records.
 
 #include "PatternStatistics.h"
 
-#include <algorithm>
 #include <numeric>
 #include <set>
 
 using namespace sparse_opt;
 using namespace sparse_opt::train;
-using nlohmann::ordered_json;
 
-namespace {
-struct Matrix {
-  bsr_pattern_info info;
-  bsr_pattern_statistics statistics;
-  bool isUpdated;
-
-  /// Elements of `blocks` blocks.
-  double elements(int64_t blocks) const {
-    return double(info.block_rows) * info.block_cols * blocks;
+static std::vector<bsr_recorded_pattern> readPatterns(const Session &session) {
+  std::vector<bsr_recorded_pattern> patterns;
+  for (int64_t i = 0; i < bsr_step_num_patterns(session.step()); ++i) {
+    bsr_pattern_info info;
+    bsr_step_pattern(session.step(), i, &info);
+    patterns.push_back({info.name,
+                        info.rows,
+                        info.block_rows,
+                        info.block_cols,
+                        session.statistics(i),
+                        /*is_updated=*/0,
+                        {}});
   }
-  double imbalance() const {
-    int64_t rows = info.rows / info.block_rows;
-    return statistics.blocks
-               ? double(statistics.most_in_row) * rows / statistics.blocks
-               : 1;
-  }
-};
-} // namespace
-
-static std::vector<Matrix> readMatrices(const Session &session,
-                                        const std::vector<bool> &updated) {
-  std::vector<Matrix> matrices(bsr_step_num_patterns(session.step()));
-  for (size_t i = 0; i < matrices.size(); ++i) {
-    bsr_step_pattern(session.step(), i, &matrices[i].info);
-    matrices[i].statistics = session.statistics(i);
-    matrices[i].isUpdated = !updated.empty() && updated[i];
-  }
-  return matrices;
+  return patterns;
 }
 
 void train::describePatterns(const Session &session,
-                             const std::vector<bool> &updated,
-                             ordered_json &entry) {
-  std::vector<Matrix> matrices = readMatrices(session, updated);
-  if (matrices.empty())
-    return;
-  // Writes what `of` measures of each matrix, and of all: the sum of the first
-  // numbers over that of the second ones, where there are some.
-  auto addShare = [&](const std::string &what, auto of) {
-    std::pair<double, double> all;
-    for (const Matrix &matrix : matrices) {
-      std::pair<double, double> own = of(matrix);
-      all.first += own.first, all.second += own.second;
-      if (own.second)
-        entry["weight_" + what][matrix.info.name] = own.first / own.second;
-    }
-    if (all.second)
-      entry[what] = all.first / all.second;
-  };
-  auto addCount = [&](const std::string &what,
-                      int64_t bsr_pattern_statistics::*count) {
-    int64_t all = 0;
-    for (const Matrix &matrix : matrices) {
-      if (!matrix.isUpdated)
-        continue;
-      int64_t own = matrix.statistics.*count;
-      entry["weight_" + what][matrix.info.name] = own;
-      all += own;
-    }
-    entry[what] = all;
-  };
-
-  addShare("density", [](const Matrix &m) {
-    return std::pair(m.elements(m.statistics.blocks),
-                     m.elements(m.statistics.all_blocks));
-  });
-  addShare("used", [](const Matrix &m) {
-    return std::pair(m.elements(m.statistics.ever_stored),
-                     m.elements(m.statistics.all_blocks));
-  });
-  if (!updated.empty()) {
-    addCount("pruned", &bsr_pattern_statistics::pruned);
-    addCount("regrown", &bsr_pattern_statistics::regrown);
-    addShare("lost", [](const Matrix &m) {
-      return m.isUpdated ? std::pair<double, double>(m.statistics.newest_pruned,
-                                                     m.statistics.newest)
-                         : std::pair(0.0, 0.0);
-    });
+                             const std::vector<bsr_pattern_update> *updates,
+                             OrderedJson &entry) {
+  std::vector<bsr_recorded_pattern> patterns = readPatterns(session);
+  for (size_t i = 0; updates && i < patterns.size(); ++i) {
+    patterns[i].update = (*updates)[i];
+    patterns[i].is_updated = (*updates)[i].method != BSR_STATIC;
   }
-  double most = 0;
-  for (const Matrix &matrix : matrices) {
-    most = std::max(most, matrix.imbalance());
-    entry["weight_imbalance"][matrix.info.name] = matrix.imbalance();
-  }
-  entry["imbalance"] = most;
+  const char *text;
+  if (bsr_record_patterns(int64_t(patterns.size()), patterns.data(),
+                          updates != nullptr, &text) != BSR_OK)
+    fail(bsr_last_error());
+  entry.update(OrderedJson::parse(text));
 }
 
 double train::storedShare(const Session &session, const Ranks &ranks,
@@ -108,10 +50,11 @@ double train::storedShare(const Session &session, const Ranks &ranks,
     if (weight.stage == place.stage)
       own.insert(weight.name);
   int64_t stored = 0, all = 0;
-  for (const Matrix &matrix : readMatrices(session, {}))
-    if (own.count(matrix.info.name)) {
-      stored += int64_t(matrix.elements(matrix.statistics.blocks));
-      all += int64_t(matrix.elements(matrix.statistics.all_blocks));
+  for (const bsr_recorded_pattern &pattern : readPatterns(session))
+    if (own.count(pattern.name)) {
+      int64_t block = pattern.block_rows * pattern.block_cols;
+      stored += block * pattern.statistics.blocks;
+      all += block * pattern.statistics.all_blocks;
     }
   if (place.stages > 1) {
     // The first processes have a stage each.

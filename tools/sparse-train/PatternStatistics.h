@@ -8,27 +8,15 @@
 #include "Ranks.h"
 #include "Session.h"
 #include "Stages.h"
-
-#include <nlohmann/json.hpp>
+#include "support/Json.h"
 
 namespace sparse_opt::train {
 
-/// Adds to `entry`, a line of the metrics, of each pattern under
-/// "weight_<what>" and of all under "<what>"
-///
-///     density    stored elements / all elements
-///     used       elements that any pattern so far has stored / all elements
-///     imbalance  blocks of the fullest block row / mean of all block rows;
-///                of all patterns, the largest
-///
-/// and of the patterns that were just `updated`, if it is not empty
-///
-///     pruned     blocks that went
-///     regrown    blocks that came
-///     lost       of the blocks that came with the update before, the share
-///                that went with this one; absent if none came
-void describePatterns(const Session &session, const std::vector<bool> &updated,
-                      nlohmann::ordered_json &entry);
+/// Adds to `entry`, a line of the metrics, what bsr_record_patterns says: of an
+/// update if there were `updates`, one for each pattern.
+void describePatterns(const Session &session,
+                      const std::vector<bsr_pattern_update> *updates,
+                      OrderedJson &entry);
 
 /// Stored elements / all elements of the matrices with patterns, of all stages;
 /// 1 if there are none. All processes call it.

@@ -134,7 +134,7 @@ PatternUpdates::dueAnywhere(int64_t step) const {
   return due;
 }
 
-std::vector<bsr_pattern_update> PatternUpdates::updatesOf(int64_t step) const {
+std::vector<bsr_pattern_update> PatternUpdates::due(int64_t step) const {
   std::vector<bsr_pattern_update> all = dueAnywhere(step), due;
   for (int64_t place : places)
     due.push_back(all[size_t(place)]);
@@ -146,8 +146,8 @@ static bool isDue(const bsr_pattern_update &update) {
 }
 
 bool PatternUpdates::areDue(int64_t step, bool anywhere) const {
-  auto due = anywhere ? dueAnywhere(step) : updatesOf(step);
-  return std::any_of(due.begin(), due.end(), isDue);
+  auto all = anywhere ? dueAnywhere(step) : due(step);
+  return std::any_of(all.begin(), all.end(), isDue);
 }
 
 std::vector<int32_t> PatternUpdates::scoredOf(int64_t step) const {
@@ -171,20 +171,6 @@ void PatternUpdates::sumScores(Session &session, int64_t step) const {
     session.sumScores(scored);
 }
 
-std::vector<bool> PatternUpdates::due(int64_t step) const {
-  std::vector<bool> due;
-  for (const bsr_pattern_update &update : updatesOf(step))
-    due.push_back(isDue(update));
-  return due;
-}
-
-std::optional<double> PatternUpdates::update(Session &session,
-                                             int64_t step) const {
-  std::vector<bsr_pattern_update> due = updatesOf(step);
-  std::optional<double> drop;
-  for (const bsr_pattern_update &update : due)
-    if (update.method == BSR_SET || update.method == BSR_RIGL)
-      drop = std::max(drop.value_or(0), update.drop);
-  session.update(due);
-  return drop;
+void PatternUpdates::update(Session &session, int64_t step) const {
+  session.update(due(step));
 }

@@ -11,7 +11,6 @@
 #include "Stages.h"
 
 #include <memory>
-#include <optional>
 
 namespace sparse_opt::train {
 
@@ -48,23 +47,21 @@ public:
   /// Whether patterns are updated after `step` steps: of this process, or,
   /// `anywhere`, also those of other stages.
   bool areDue(int64_t step, bool anywhere) const;
-  /// Of each pattern, whether it is.
-  std::vector<bool> due(int64_t step) const;
+  /// What is due after `step` steps for every pattern: BSR_STATIC where nothing
+  /// is.
+  std::vector<bsr_pattern_update> due(int64_t step) const;
 
   /// Whether an update reads the scores of `step`: the one after it, or a later
   /// one that sums those of several steps, which `sumScores` does.
   bool needScores(int64_t step) const;
   void sumScores(Session &session, int64_t step) const;
 
-  /// Updates the patterns after `step` steps. Returns the largest share of
-  /// blocks to replace, or nothing where blocks are only pruned.
-  std::optional<double> update(Session &session, int64_t step) const;
+  /// Updates the patterns after `step` steps.
+  void update(Session &session, int64_t step) const;
 
 private:
   /// What is due after `step` steps for every weight of all stages.
   std::vector<bsr_pattern_update> dueAnywhere(int64_t step) const;
-  /// The same for every pattern.
-  std::vector<bsr_pattern_update> updatesOf(int64_t step) const;
 
   /// As bsr_updates_scored says of the step, for every pattern.
   std::vector<int32_t> scoredOf(int64_t step) const;

@@ -125,8 +125,8 @@ void Tracker::flush() const {
 }
 
 void Tracker::describePatterns(ordered_json &entry,
-                               const std::vector<bool> &updated) {
-  train::describePatterns(session, updated, entry);
+                               const std::vector<bsr_pattern_update> *updates) {
+  train::describePatterns(session, updates, entry);
   int64_t step = entry["step"];
   if (int64_t moment = step * moments / steps; moment >= nextPicture) {
     nextPicture = moment + 1;

@@ -43,10 +43,10 @@ public:
   void add(const nlohmann::ordered_json &entry);
 
   /// Adds what is known of the patterns to `entry`. To be called before the
-  /// first step, and after each update; `updated` says of which patterns, none
-  /// if it is empty.
+  /// first step, with null, and after each update, with what it did to each
+  /// pattern.
   void describePatterns(nlohmann::ordered_json &entry,
-                        const std::vector<bool> &updated);
+                        const std::vector<bsr_pattern_update> *updates);
 
   /// Returns once the lines are on the device: a checkpoint that survives a
   /// power cut finds those of its steps.

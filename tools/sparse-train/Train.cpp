@@ -129,7 +129,7 @@ public:
       ordered_json entry = {{"step", 0}};
       measureHeldOut(entry);
       if (folder)
-        tracker->describePatterns(entry, {});
+        tracker->describePatterns(entry, nullptr);
       measure(entry);
     }
     {
@@ -444,17 +444,13 @@ private:
     // no patterns.
     bool isUpdate = patternUpdates.areDue(step, /*anywhere=*/place.stages > 1);
     if (isUpdate && bsr_step_num_patterns(session.step())) {
-      int64_t stored = countBlocks(session).stored;
-      int64_t pruned = session.counters().blocks_pruned;
       start = std::chrono::steady_clock::now();
-      std::optional<double> drop = patternUpdates.update(session, step);
+      patternUpdates.update(session, step);
       entry["update_time"] = secondsSince(start);
-      if (drop)
-        entry["drop"] = *drop;
-      pruned = session.counters().blocks_pruned - pruned;
-      entry["turnover"] = stored ? double(pruned) / double(stored) : 0;
-      if (folder)
-        tracker->describePatterns(entry, patternUpdates.due(step));
+      if (folder) {
+        std::vector<bsr_pattern_update> due = patternUpdates.due(step);
+        tracker->describePatterns(entry, &due);
+      }
     }
     if (isUpdate)
       requireSameState(/*andBuffers=*/false);

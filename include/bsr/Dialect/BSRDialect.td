@@ -97,7 +97,8 @@ def BSR_Dialect : Dialect {
     `bsr.scores` (where they lie) and `bsr.score_norm`, `bsr.communicates`, `bsr.timers`. For warnings:
     `bsr.unused`, the weights that a program has and its step does not use, and
     `bsr.unmasked`, those whose gradient was not found. A private function that computes
-    attention says in `bsr.attention` what its arguments are. Clusters and kernels say in `bsr.kind`
+    attention says in `bsr.attention` what its arguments are; one of a product of groups, in
+    `bsr.grouped` which it is (`Groups.h`). Clusters and kernels say in `bsr.kind`
     and `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak` and
     `bsr.recomputed` are internal, set by one pass and read by a later one; on those of a cluster, `bsr.root` is
     a part of its plan. On a `bsr.spmm` or a `bsr.sddmm`, `bsr.schedule` says how its kernel goes through it
@@ -128,6 +129,8 @@ def BSR_Dialect : Dialect {
     "::mlir::FloatAttr":$density,
     // Of a cluster or a kernel: the floating-point operations of its products.
     "::mlir::IntegerAttr":$flops,
+    // Of a private function: it computes this product of groups of rows.
+    "::mlir::StringAttr":$grouped,
     // Of an argument: how a driver may initialise it.
     "::mlir::StringAttr":$init,
     // Of an argument: what it is that was none before; of a cluster or a kernel: the
@@ -173,6 +176,8 @@ def BSR_Dialect : Dialect {
     "::mlir::StringAttr":$role,
     // Of an operation in a cluster: what the plan of the cluster says of it.
     "::mlir::bsr::RootAttr":$root,
+    // Of a product: how its kernel goes through it.
+    "::mlir::DictionaryAttr":$schedule,
     // Of a step: the norm that its scores are.
     "::mlir::StringAttr":$score_norm,
     // Of a step: where its scores lie; of an allocation: whose scores it holds.

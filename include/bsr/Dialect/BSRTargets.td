@@ -90,7 +90,7 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
   let mnemonic = "gpu";
   let summary = "An NVIDIA GPU";
   let description = [{
-    A chip as PTX names it: `sm_80`, `sm_86`, `sm_89`, `sm_90`, `sm_90a` or `sm_100a`. Kernels are
+    A chip as PTX names it, `sm_80` or a later one that `support/Chips.cpp` has. Kernels are
     `gpu.func`s; a step launches them.
 
     A thread block computes `tile_outputs` (64, 128, 256 or 512) output features of

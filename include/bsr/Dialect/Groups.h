@@ -22,7 +22,6 @@ namespace mlir::bsr {
 ///
 /// The result may be rounded to floats of fewer bits.
 struct GroupedFunction {
-  static constexpr StringLiteral name = "bsr.grouped";
   static constexpr StringLiteral matmul = "matmul";
   static constexpr StringLiteral transposed = "matmul_transposed";
   static constexpr StringLiteral outer = "outer";

@@ -29,8 +29,6 @@ StringRef stringifyWalk(Walk walk);
 /// chooses what it does not say. Passes keep the attribute; the verifier of
 /// `bsr.cluster` asks whether the module's target has such a kernel.
 struct ProductSchedule {
-  static constexpr StringLiteral name = "bsr.schedule";
-
   /// Whether `attr` is a dictionary of these: `walk`, a string, and of one that
   /// gathers `rows`, `panels` and `ahead`, integers of 64 bits.
   static bool isValid(Attribute attr);

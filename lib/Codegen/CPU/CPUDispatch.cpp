@@ -11,6 +11,7 @@
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -78,7 +79,7 @@ struct ScheduleVerifier : ScheduleVerifierInterface {
     if (auto cpu = dyn_cast<CPUAttr>(target))
       return cpu::verifySchedule(op, CPUTarget(cpu));
     return op->emitOpError("expected no ")
-           << ProductSchedule::name << " for a target with one kernel for it, "
+           << attrs::schedule.name << " for a target with one kernel for it, "
            << "but got one for " << target;
   }
 };

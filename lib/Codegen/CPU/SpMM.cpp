@@ -22,12 +22,12 @@ static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
 static constexpr int64_t maxMultiplyAdds = 32;
 
 namespace {
-/// How a kernel goes through a product: lines of blocks, tiles of a line, and
-/// k-blocks, each as many stored blocks as the first-level cache holds.
-struct Schedule {
+/// The loops of a product: over lines of blocks, tiles of a line, and k-blocks,
+/// each as many stored blocks as the first-level cache holds.
+struct LoopNest {
   /// By `given`, which has rows and panels. `isInMemory`: the values of `op`
   /// are, and not computed from others; `isOrdered`: in the view's order.
-  Schedule(SpMMOp op, CPUTarget target, const ProductSchedule &given,
+  LoopNest(SpMMOp op, CPUTarget target, const ProductSchedule &given,
            bool isInMemory, bool isOrdered);
 
   PatternType pattern;
@@ -68,11 +68,11 @@ struct Schedule {
 /// with a register tile of `rows` features x `panels` panels of accumulators.
 /// It takes a k-block for all tiles of the line; between k-blocks, partial sums
 /// are kept in the output.
-class SpMMEmitter : Schedule {
+class SpMMEmitter : LoopNest {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               const ProductSchedule &given, Epilogue epilogue, Value ordered)
-      : Schedule(op, e.target, given, !!e.getBuffer(op.getValues()), !!ordered),
+      : LoopNest(op, e.target, given, !!e.getBuffer(op.getValues()), !!ordered),
         e(e), op(op), output(output),
         view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
@@ -152,7 +152,7 @@ private:
 };
 } // namespace
 
-Schedule::Schedule(SpMMOp op, CPUTarget target, const ProductSchedule &given,
+LoopNest::LoopNest(SpMMOp op, CPUTarget target, const ProductSchedule &given,
                    bool isInMemory, bool isOrdered)
     : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
       lines(pattern.getNumLines(walked)),

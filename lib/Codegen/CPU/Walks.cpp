@@ -5,6 +5,7 @@
 #include "bsr/Codegen/CPU/Walks.h"
 #include "PairProducts.h"
 #include "WeightOrder.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -127,7 +128,7 @@ LogicalResult cpu::verifySchedule(Operation *op, CPUTarget target) {
   ProductSchedule schedule = ProductSchedule::get(op);
   if (!llvm::is_contained(walks, *schedule.walk)) {
     InFlightDiagnostic error = op->emitOpError("expected the walk of ")
-                               << ProductSchedule::name << " to be ";
+                               << attrs::schedule.name << " to be ";
     llvm::interleave(
         walks, [&](Walk walk) { error << stringifyWalk(walk); },
         [&] { error << " or "; });
@@ -139,7 +140,7 @@ LogicalResult cpu::verifySchedule(Operation *op, CPUTarget target) {
           panels = schedule.panels.value_or(1);
   if (!hasRegisters(rows, panels))
     return op->emitOpError("expected rows times panels of ")
-           << ProductSchedule::name << " to be at most " << CPUTarget::tileRows
+           << attrs::schedule.name << " to be at most " << CPUTarget::tileRows
            << ", as registers have sums, but got " << rows << " times "
            << panels;
   return success();

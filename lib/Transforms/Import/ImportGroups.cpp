@@ -5,6 +5,7 @@
 
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/Groups.h"
 #include "bsr/Transforms/Import/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -128,9 +129,7 @@ struct ImportGroups : bsr::impl::BSRImportGroupsBase<ImportGroups> {
     for (auto op : llvm::make_early_inc_range(
              step->getBody().front().getOps<func::CallOp>())) {
       auto callee = symbols.lookup<func::FuncOp>(op.getCallee());
-      auto kind = callee
-                      ? callee->getAttrOfType<StringAttr>(GroupedFunction::name)
-                      : StringAttr();
+      StringAttr kind = callee ? attrs::grouped.get(callee) : StringAttr();
       if (!kind)
         continue;
       Call call{op, kind};

@@ -153,7 +153,7 @@ static void emitEntry(LLVM::LLVMFuncOp step, StringRef name,
 /// `attrs` without those of this project's dialect.
 static SmallVector<NamedAttribute> filter(DictionaryAttr attrs) {
   return llvm::filter_to_vector(attrs, [](NamedAttribute attr) {
-    return !attr.getName().strref().starts_with("bsr.");
+    return !isa_and_present<BSRDialect>(attr.getNameDialect());
   });
 }
 

@@ -129,6 +129,14 @@ typedef enum bsr_method {
   BSR_GMP = 3
 } bsr_method;
 
+/// Whether an update by `method` reads the scores of all blocks (1), as rigl
+/// does, or not (0).
+BSR_API int32_t bsr_method_reads_scores(bsr_method method);
+
+/// Whether `drop` says how many blocks an update by `method` prunes (1), as of
+/// set and rigl, which regrow as many, or not (0).
+BSR_API int32_t bsr_method_has_drop(bsr_method method);
+
 typedef struct bsr_pattern_update {
   bsr_method method;
   bsr_norm norm;
@@ -301,6 +309,35 @@ typedef struct bsr_pattern_statistics {
 BSR_API bsr_status bsr_session_statistics(const bsr_session *session,
                                           int64_t pattern,
                                           bsr_pattern_statistics *statistics);
+
+/// A pattern of which a run records something.
+typedef struct bsr_recorded_pattern {
+  const char *name;
+  int64_t rows, block_rows, block_cols; // as those of bsr_pattern_info
+  bsr_pattern_statistics statistics;
+  int32_t is_updated;        // 1 if the update that is recorded was one of it
+  bsr_pattern_update update; // this update; BSR_STATIC for none, and for one by
+                             // a method of the caller's own
+} bsr_recorded_pattern;
+
+/// Makes `text` what a run records of its `count` patterns, as a JSON object:
+/// of each pattern, under its name in "weight_<what>", and of all in "<what>"
+///   density    stored elements / all elements
+///   used       elements that any pattern so far has stored / all elements
+///   imbalance  blocks of the fullest block row / mean of all block rows; of
+///              all patterns, the largest
+/// and, where `is_update` is 1, of the patterns that were updated
+///   pruned     blocks that went
+///   regrown    blocks that came
+///   lost       of the blocks that came with the update before, the share that
+///              went with this one; absent if none came
+/// and of all together "turnover", blocks pruned / blocks stored before, and
+/// "drop", the largest share of blocks to replace, absent where no method has
+/// one. Without patterns the object is empty. The text stays until the thread
+/// calls this again.
+BSR_API bsr_status bsr_record_patterns(int64_t count,
+                                       const bsr_recorded_pattern *patterns,
+                                       int32_t is_update, const char **text);
 
 typedef enum bsr_schedule {
   BSR_CONSTANT = 0,

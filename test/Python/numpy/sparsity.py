@@ -60,6 +60,33 @@ for i, group in enumerate((
     )
     print(f"due {list(due) == list(updates)}, shares {shares}, blocks {blocks}")
 
+# What is recorded of patterns is the same by both, at the start and of updates that replace
+# and that prune, here of weights that no step changes.
+
+# CHECK: recorded set 13 lines of 14 entries, True, gmp 8 lines of 11 entries, True
+ids, places = np.zeros((4, 16), np.int32), np.zeros((4, 3), np.int32)
+batch = {"batch.ids": ids, "batch.positions": places, "batch.labels": places,
+         "batch.weights": np.ones((4, 3), np.float32)}
+shown = []
+for group in {"method": "set", "every": 6, "drop": 0.6}, {"method": "gmp", "density": 0.1, "every": 12, "begin": 9}:
+    method = group["method"]
+    settings = [f"step={folder}/step.so", f"tokens={folder}/text.tok", f"run={folder}/{method}", "steps=104",
+                "rate.peak=0", "rate.warmup=0", *(f"sparsity.{k}={v}" for k, v in group.items())]
+    command = ["sparse-train", "--config", config, *(word for s in settings for word in ("--set", s))]
+    subprocess.run(command, check=True, capture_output=True)
+    lines = {line["step"]: line for line in map(json.loads, open(f"{folder}/{method}/metrics.jsonl"))}
+    step = sparse_opt.Step(f"{folder}/step.so")
+    sparsity = Sparsity(step, group, steps=104)
+    entries = {0: sparsity.describe()}
+    for number in range(1, 105):
+        step(**batch, lr=0.0)
+        if entry := sparsity.update():
+            entries[number] = entry
+    same = all(lines[number].items() >= entry.items() for number, entry in entries.items())
+    same = same and list(entries) == [0, *(n for n, line in lines.items() if "turnover" in line)]
+    shown.append(f"{method} {len(entries)} lines of {max(map(len, entries.values()))} entries, {same}")
+print(f"recorded {', '.join(shown)}")
+
 # Densities by erk, and of single weights.
 
 # CHECK: erk a 38 b 23, densities a 72 b 10

@@ -184,6 +184,6 @@ with Recorder(folder / "layers", steps=20) as recorder:
         recorded, wanted = (sparsity.update() for sparsity in both)
         recorder.add(i + 1, **recorded)
         assert recorded == wanted, (i, recorded, wanted)
-# CHECK: layers 6 drop turnover density weight_density used weight_used pruned weight_pruned regrown weight_regrown imbalance weight_imbalance
+# CHECK: layers 6 drop turnover weight_density density weight_used used weight_pruned pruned weight_regrown regrown weight_imbalance imbalance
 recorded = [line for line in lines(folder / "layers") if "pruned" in line]
 print("layers", len(recorded), *(key for key in recorded[0] if key != "step"))

@@ -21,6 +21,16 @@ void CopiedPiece::forPasses(BlockBuilder &b, int64_t rows,
     b.when(b.less(row, b.constant(rows)), copyAll);
 }
 
+void CopiedPiece::copyRows(BlockBuilder &b, int64_t rows, Value to,
+                           int64_t pitch,
+                           llvm::function_ref<Value(int64_t)> find,
+                           Value bytes) const {
+  forPasses(b, rows, [&](int64_t first) {
+    Value from = find(first);
+    b.copyAsync(b.at(to, first * pitch, b.b.getI8Type()), from, bytes);
+  });
+}
+
 CopiedPiece bsr::gpu::getCopiedPiece(BlockBuilder &b, Value thread,
                                      int64_t threads, int64_t perRow,
                                      int64_t pitch) {

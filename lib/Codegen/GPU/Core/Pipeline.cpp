@@ -179,9 +179,11 @@ SmallVector<Value> BarrierPipeline::forSteps(
 }
 
 void BarrierPipeline::produce(StepRange steps, Stage &stage, Copy copy,
-                              LoadStep loadSources) {
+                              LoadStep loadSources, Prepare prepare) {
   forSteps(steps, stage, /*carried=*/{}, loadSources,
            [&](Value step, Stage stage, ValueRange sources, ValueRange) {
+             prepare(sources);
+             waitForEmpty(stage);
              copy(step, stage, sources);
              return SmallVector<Value>();
            });

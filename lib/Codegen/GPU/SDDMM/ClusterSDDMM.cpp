@@ -184,7 +184,6 @@ Value ClusterEmitter::countBytes(const WindowRange &window) {
 
 void ClusterEmitter::copyStep(Value step, Stage stage, const Copy &copy,
                               Value bytes) {
-  ring.waitForEmpty(stage);
   Value full = ring.getFull(stage);
   b.when(b.equal(b.lane, b.constant(0)), [&] { expectBytes(b, full, bytes); });
   StepTokens tokens = getStepTokens(b, shape.rows, tile.tokens, step);

@@ -99,7 +99,7 @@ private:
   const SDDMMPlan &windows;
   ValueRange arrays;
   BlockBuilder &b;
-  Type type, i8, i32;
+  Type type, i32;
   /// What multiplies a block.
   WarpMultiplier multiplier;
   int64_t warpBlocks, steps;
@@ -125,11 +125,11 @@ WarpSDDMMEmitter::WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel,
                                    ValueRange scratch, BlockBuilder &b)
     : shape(product.shape), tile(product.tile), windows(product.windows),
       arrays(scratch.drop_back()), b(b),
-      type(product.op.getA().getType().getElementType()), i8(b.b.getI8Type()),
-      i32(b.b.getI32Type()), multiplier(b,
-                                        {type, product.getSums().rows,
-                                         product.getSums().cols, tile.tokens},
-                                        getOperand(tile), getOperand(tile)),
+      type(product.op.getA().getType().getElementType()), i32(b.b.getI32Type()),
+      multiplier(
+          b,
+          {type, product.getSums().rows, product.getSums().cols, tile.tokens},
+          getOperand(tile), getOperand(tile)),
       warpBlocks(SDDMMTile::getWarpBlocks(shape)), steps(tile.getSteps(shape)),
       rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
       cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
@@ -149,7 +149,7 @@ void WarpSDDMMEmitter::copyRows(Value stage, const CopiedTokens &tokens,
   int64_t numRows = windows.numLines * shape.getBlockRows();
   Value firstRow = b.multiplyAdd(tokens.batch, numRows, b.mul(group, count));
   Value to = b.at(b.add(stage, copiedTo));
-  copied.forPasses(b, count, [&](int64_t pass) {
+  auto find = [&](int64_t pass) {
     Value row = b.add(copied.row, pass);
     // Rows beyond the last are clamped: no block uses them.
     if (windows.numLines % tile.lines) {
@@ -158,9 +158,9 @@ void WarpSDDMMEmitter::copyRows(Value stage, const CopiedTokens &tokens,
                   b.mul(group, count));
     }
     Value from = b.multiplyAdd(b.add(firstRow, row), x.tokens, tokens.first);
-    b.copyAsync(b.at(to, pass * tile.getPitch(), i8), b.at(rows, from, type),
-                tokens.bytes);
-  });
+    return b.at(rows, from, type);
+  };
+  copied.copyRows(b, count, to, tile.getPitch(), find, tokens.bytes);
 }
 
 void WarpSDDMMEmitter::copyColumns(Value stage, const CopiedTokens &tokens,

@@ -138,15 +138,16 @@ void AsyncCopyMainloop::copySlabs(Value stage, ArrayRef<Value> positions) {
   Value to = b.add(stage, b.multiplyAdd(copied.row, layout.slabPitch,
                                         b.mul(copied.piece, copiedBytes)));
   to = b.at(to);
-  copied.forPasses(b, tile.slabs * shape.inBlock, [&](int64_t first) {
+  auto find = [&](int64_t first) {
     Value position =
         positions[first / (isOneSlab ? shape.inBlock : copied.passRows)];
     Value from = b.atFar(x, position, shape.inBlock * tokens, type);
     if (isOneSlab)
       from = b.at(from, first % shape.inBlock * tokens, type);
-    b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
-                tokenBytes);
-  });
+    return from;
+  };
+  copied.copyRows(b, tile.slabs * shape.inBlock, to, layout.slabPitch, find,
+                  tokenBytes);
 }
 
 void AsyncCopyMainloop::copyBlock(Value to, Value slot) {

@@ -90,15 +90,15 @@ TensorCopyMainloop::Needs TensorCopyMainloop::getNeeds(Value word) {
   return needs;
 }
 
-void TensorCopyMainloop::copyBoxes(Value begin, const Sources &sources,
-                                   const Needs &needs, Value barrier) {
+void TensorCopyMainloop::copyBoxes(Value begin, const Chunk &chunk,
+                                   Value barrier) {
   int64_t boxes = tile.tokens / StageLayout::boxTokens;
-  for (size_t pass = 0; pass != sources.positions.size(); ++pass) {
-    Value position = sources.positions[pass];
+  for (size_t pass = 0; pass != chunk.sources.positions.size(); ++pass) {
+    Value position = chunk.sources.positions[pass];
     Value box = getBox(int64_t(pass));
     Value slab = getSlab(box);
     Value blocks = b.constant(0);
-    for (auto [other, need] : llvm::enumerate(needs)) {
+    for (auto [other, need] : llvm::enumerate(chunk.needs)) {
       Value bit = b.bitAnd(b.shiftRight(need, slab), b.constant(1));
       Value number = b.bitXor(getLaneRank(), b.constant(int64_t(other)));
       blocks = b.bitOr(blocks, b.shiftLeft(bit, number));
@@ -122,13 +122,13 @@ void TensorCopyMainloop::copyBoxes(Value begin, const Sources &sources,
   }
 }
 
-void TensorCopyMainloop::copyBlocks(Value begin, const Sources &sources,
-                                    Value first, Value end, Value barrier) {
-  for (size_t pass = 0; pass != sources.slots.size(); ++pass) {
-    Value slot = sources.slots[pass];
+void TensorCopyMainloop::copyBlocks(Value begin, const Chunk &chunk,
+                                    Value barrier) {
+  for (size_t pass = 0; pass != chunk.sources.slots.size(); ++pass) {
+    Value slot = chunk.sources.slots[pass];
     Value number = b.add(getCopier(), int64_t(pass) * copiers);
-    Value isOwn =
-        b.bitAnd(b.less(number, end), b.less(first, b.add(number, 1)));
+    Value isOwn = b.bitAnd(b.less(number, chunk.end),
+                           b.less(chunk.first, b.add(number, 1)));
     b.when(isOwn, [&] {
       Value to =
           b.add(b.multiplyAdd(number, layout.block, begin), layout.blocks);
@@ -139,25 +139,31 @@ void TensorCopyMainloop::copyBlocks(Value begin, const Sources &sources,
   }
 }
 
-void TensorCopyMainloop::copyChunk(Stage stage, const Sources &sources) {
+TensorCopyMainloop::Chunk
+TensorCopyMainloop::findChunk(const Sources &sources) {
   Needs needs = getNeeds(sources.word);
   Value first = SpMMPlan::getFirstBlock(b, sources.firstWord);
   Value last = SpMMPlan::getSlabs(b, sources.lastWord);
   Value end =
       b.add(SpMMPlan::getFirstBlock(b, sources.lastWord), b.countOnes(last));
-  ring.waitForEmpty(stage);
+  return {sources, needs, first, end};
+}
+
+void TensorCopyMainloop::copyChunk(Stage stage, const Chunk &chunk) {
   Value full = ring.getFull(stage);
   b.when(b.equal(getCopier(), b.constant(0)), [&] {
     // The lane's line is one of the first thread block.
-    Value own = needs[0];
+    Value own = chunk.needs[0];
     for (int64_t other = 1; other != tile.shareOutputs; ++other)
-      own = b.select(b.equal(rank, b.constant(other)), needs[other], own);
+      own = b.select(b.equal(rank, b.constant(other)), chunk.needs[other], own);
     Value slabs = b.mul(b.countOnes(own), layout.slab);
-    expectBytes(b, full, b.multiplyAdd(b.sub(end, first), layout.block, slabs));
+    expectBytes(
+        b, full,
+        b.multiplyAdd(b.sub(chunk.end, chunk.first), layout.block, slabs));
   });
   Value begin = ring.getBegin(stage);
-  copyBoxes(begin, sources, needs, full);
-  copyBlocks(begin, sources, first, end, full);
+  copyBoxes(begin, chunk, full);
+  copyBlocks(begin, chunk, full);
 }
 
 void TensorCopyMainloop::produce() {
@@ -168,12 +174,13 @@ void TensorCopyMainloop::produce() {
     return sources.pack();
   };
   Stage stage = ring.getFirst();
+  Chunk copied;
   ring.produce(
       {product.range.first, product.range.end}, stage,
-      [&](Value, Stage stage, ValueRange sources) {
-        copyChunk(stage, Sources::unpack(sources, numPositions));
-      },
-      load);
+      [&](Value, Stage stage, ValueRange) { copyChunk(stage, copied); }, load,
+      [&](ValueRange sources) {
+        copied = findChunk(Sources::unpack(sources, numPositions));
+      });
 }
 
 void TensorCopyMainloop::consume(const Multiplier &multiplier, Begin begin,

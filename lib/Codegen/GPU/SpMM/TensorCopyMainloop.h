@@ -37,6 +37,13 @@ private:
   /// the lane's line, and others, whose number differs from its in the bits of
   /// their index.
   using Needs = SmallVector<Value, 4>;
+  /// A chunk that is copied; the thread block's blocks, from `first` to below
+  /// `end`, are its own.
+  struct Chunk {
+    Sources sources;
+    Needs needs;
+    Value first, end;
+  };
 
   int64_t getNumBoxes() const {
     return tile.slabs * tile.tokens / StageLayout::boxTokens / tile.getShares();
@@ -55,12 +62,11 @@ private:
   Value getLaneRank();
 
   void produce();
-  void copyChunk(Stage stage, const Sources &sources);
+  Chunk findChunk(const Sources &sources);
+  void copyChunk(Stage stage, const Chunk &chunk);
   /// Copies the activations that one of the cluster needs to those that do.
-  void copyBoxes(Value begin, const Sources &sources, const Needs &needs,
-                 Value barrier);
-  void copyBlocks(Value begin, const Sources &sources, Value first, Value end,
-                  Value barrier);
+  void copyBoxes(Value begin, const Chunk &chunk, Value barrier);
+  void copyBlocks(Value begin, const Chunk &chunk, Value barrier);
   void consume(const Multiplier &multiplier, Begin begin, Finish finish);
 
   BarrierPipeline ring;

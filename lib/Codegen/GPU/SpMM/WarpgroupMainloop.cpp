@@ -121,7 +121,6 @@ void WarpgroupMainloop::copyUnit(Value to, ValueRange slots, Value barrier) {
 
 void WarpgroupMainloop::copyChunk(Stage stage, Value position, Value sharers,
                                   ValueRange slots) {
-  ring.waitForEmpty(stage);
   Value full = ring.getFull(stage);
   Value bytes = b.constant(tile.getSlabBytes(shape));
   if (tile.shareOutputs != 1) {

@@ -37,6 +37,12 @@ struct CopiedPiece {
   /// where the thread copies a piece of one.
   void forPasses(BlockBuilder &b, int64_t rows,
                  llvm::function_ref<void(int64_t first)> copy) const;
+  /// Begins the copies of all passes to rows `pitch` bytes apart: that of the
+  /// first row goes to `to`; `find` returns where that of a row is in global
+  /// memory. Of fewer than 16 `bytes`, the rest becomes zeros; null is all.
+  void copyRows(BlockBuilder &b, int64_t rows, Value to, int64_t pitch,
+                llvm::function_ref<Value(int64_t first)> find,
+                Value bytes) const;
 };
 /// The piece of `thread`, of `threads`, of rows of `perRow` pieces that begin
 /// `pitch` bytes apart. Where a row is shorter than 128 bytes, 8 neighbouring

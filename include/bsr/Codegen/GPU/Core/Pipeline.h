@@ -81,7 +81,12 @@ public:
   struct Stage {
     Value number, parity;
   };
+  /// Begins the copies of `step` to a stage that is empty, with what was loaded
+  /// for it.
   using Copy = llvm::function_ref<void(Value step, Stage, ValueRange sources)>;
+  /// Computes what `copy` is going to need of what was loaded, while the stage
+  /// may still be read.
+  using Prepare = llvm::function_ref<void(ValueRange sources)>;
   /// `begin` is where the stage begins, in bytes of shared memory.
   using Compute = llvm::function_ref<SmallVector<Value>(
       Value step, Value begin, ValueRange operands, ValueRange carried)>;
@@ -104,9 +109,10 @@ public:
 
   Stage getFirst();
   /// In threads that copy: goes through `steps` from `stage` on, which becomes
-  /// the one behind the last. `copy` waits until its stage is empty.
+  /// the one behind the last. `copy` is called once its stage is empty.
   void produce(StepRange steps, Stage &stage, Copy copy,
-               LoadStep loadSources = CopyPipeline::loadNothing);
+               LoadStep loadSources = CopyPipeline::loadNothing,
+               Prepare prepare = prepareNothing);
   /// In warps that compute: goes through `steps` from `stage` on, which becomes
   /// the one behind the last.
   SmallVector<Value> consume(StepRange steps, Stage &stage, ValueRange carried,
@@ -117,14 +123,15 @@ public:
   Value getBegin(Stage stage);
   /// The mbarrier that counts the bytes that are copied to `stage`.
   Value getFull(Stage stage);
-  /// Waits until `stage` is empty, before it is copied to; the first time, it
-  /// is.
-  void waitForEmpty(Stage stage);
 
 private:
   static constexpr int64_t barrierBytes = 8;
 
+  static void prepareNothing(ValueRange) {}
   Value getEmpty(Stage stage);
+  /// Waits until `stage` is empty, before it is copied to; the first time, it
+  /// is.
+  void waitForEmpty(Stage stage);
   Stage getNext(Stage stage);
   void waitForAll();
   /// Releases `stage`, which the warp has read, to the blocks that copy to it.
