@@ -2,6 +2,7 @@
 //
 // Computes elements of tensors where they are used.
 
+#include "bsr/Analysis/Windows.h"
 #include "bsr/Codegen/Common/Evaluator.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -107,6 +108,20 @@ std::optional<SmallVector<Index>> Evaluator::getSource(Operation *view,
   return source;
 }
 
+/// What windows that are read in a line have at `at`.
+static Value readWindows(Evaluator &e, tensor::ConcatOp op,
+                         ArrayRef<Index> at) {
+  Windows windows = *Windows::get(op);
+  Index element = at[2].plus(windows.first), rest = at[1];
+  for (const Windows::Digit &digit : llvm::reverse(windows.digits)) {
+    Index own = rest;
+    if (&digit != &windows.digits.front())
+      std::tie(rest, own) = e.split(rest, digit.extent);
+    element = e.multiplyAdd(own, digit.step, element);
+  }
+  return e.read(windows.line, {at[0], element});
+}
+
 /// How far `to` is behind the first lane of `from`; nothing if that is unknown.
 static std::optional<int64_t> getDistance(Index from, Index to) {
   return from.base == to.base ? std::optional(to.offset - from.offset)
@@ -169,6 +184,8 @@ Value Evaluator::readUncached(Value tensor, ArrayRef<Index> at) {
     unsigned result = cast<OpResult>(tensor).getResultNumber();
     return evaluate(generic, getLoops(generic, result, at))[result];
   }
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op))
+    return readWindows(*this, concat, at);
   if (std::optional<SmallVector<Index>> source = getSource(op, at))
     return read(op->getOperand(0), *source);
   return readPerLane(tensor, at);

@@ -294,7 +294,7 @@ Groups::Groups(Block &block, TargetAttrInterface target)
       group(&op);
       continue;
     }
-    if (!isInlinable(&op)) {
+    if (!roots.isInlined(&op)) {
       times[&op] = ++now;
       continue;
     }
