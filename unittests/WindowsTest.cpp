@@ -5,6 +5,7 @@
 #include "bsr/Analysis/Windows.h"
 #include "Parse.h"
 #include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -44,7 +45,7 @@ static std::string getText(ArrayRef<int64_t> offsets, StringRef more = "") {
 /// The digits of windows, an extent and a step each.
 static std::vector<std::pair<int64_t, int64_t>> getDigits(Windows windows) {
   std::vector<std::pair<int64_t, int64_t>> digits;
-  for (auto [extent, step] : windows.digits)
+  for (auto [extent, step] : windows.offsets.digits)
     digits.push_back({extent, step});
   return digits;
 }
@@ -57,7 +58,7 @@ TEST_F(WindowsTest, PlacesCountInDigits) {
     EXPECT_TRUE(areReadInLine(concat));
     std::optional<Windows> windows = Windows::get(concat);
     EXPECT_TRUE(windows);
-    EXPECT_EQ(windows->first, offsets.front());
+    EXPECT_EQ(windows->offsets.first, offsets.front());
     return getDigits(*windows);
   };
   EXPECT_EQ(digitsOf({3}), Digits());
@@ -82,5 +83,79 @@ TEST_F(WindowsTest, OtherConcatenationsAreMade) {
         "tensor<2x2x32xf32> to tensor<2x2x16xf32>\n"}) {
     parse(getText({0, 1}, more));
     EXPECT_FALSE(areReadInLine(findAll<tensor::ConcatOp>().front()));
+  }
+}
+
+/// A product whose slices from `offsets` on, one of each of `places`, are added
+/// up.
+static std::string getSum(ArrayRef<int64_t> offsets, ArrayRef<int64_t> places,
+                          StringRef more = "") {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  int64_t count = offsets.size(), columns = 2 * count;
+  os << "#id = affine_map<(c, t) -> (c, t)>\n!pattern = !bsr.pattern<"
+     << columns << "x4, block = 2x2, slots = 2>\n"
+     << "func.func @f(%p: !pattern, %w: tensor<2x2x2xf32>, %dy: "
+        "tensor<4x64xf32>) -> tensor<2x32xf32> {\n"
+     << "%m = bsr.spmm %p, %w, %dy transpose feature_dim = 0 : !pattern, "
+        "tensor<2x2x2xf32>, tensor<4x64xf32> -> tensor<"
+     << columns << "x64xf32>\n"
+     << "%x = tensor.expand_shape %m [[0, 1], [2]] output_shape [2, " << count
+     << ", 64] : tensor<" << columns << "x64xf32> into tensor<2x" << count
+     << "x64xf32>\n%e = tensor.empty() : tensor<2x32xf32>\n";
+  for (auto [number, offset] : llvm::enumerate(offsets))
+    os << "%s" << number << " = tensor.extract_slice %x[0, " << places[number]
+       << ", " << offset << "] [2, 1, 32] [1, 1, 1] : tensor<2x" << count
+       << "x64xf32> to tensor<2x1x32xf32>\n"
+       << "%t" << number << " = tensor.collapse_shape %s" << number
+       << " [[0, 1], [2]] : tensor<2x1x32xf32> into tensor<2x32xf32>\n";
+  std::string sum = "%t0";
+  for (int64_t number = 1; number != count; ++number) {
+    std::string next = "%a" + std::to_string(number);
+    os << next
+       << " = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types "
+          "= [\"parallel\", \"parallel\"]} ins("
+       << sum << ", %t" << number
+       << " : tensor<2x32xf32>, tensor<2x32xf32>) outs(%e : "
+          "tensor<2x32xf32>) {\n^bb0(%a: f32, %b: f32, %o: f32):\n"
+          "%0 = arith.addf %a, %b : f32\nlinalg.yield %0 : f32\n"
+          "} -> tensor<2x32xf32>\n";
+    sum = next;
+  }
+  os << more << "return " << sum << " : tensor<2x32xf32>\n}\n";
+  return text;
+}
+
+TEST_F(WindowsTest, SumsOfAllPlacesAreOfOneProduct) {
+  parse(getSum({11, 10, 9, 2, 1, 0}, {0, 1, 2, 3, 4, 5}));
+  auto product = find<SpMMOp>();
+  EXPECT_TRUE(areSummedUp(product));
+  auto sums = findAll<linalg::GenericOp>();
+  std::optional<SummedWindows> windows = SummedWindows::get(sums.back());
+  ASSERT_TRUE(windows);
+  EXPECT_EQ(windows->product, product);
+  EXPECT_EQ(windows->channels, 2);
+  EXPECT_EQ(windows->places, 6);
+  EXPECT_EQ(windows->offsets.first, 11);
+  // Parts of the sum are none.
+  for (linalg::GenericOp sum : ArrayRef(sums).drop_back())
+    EXPECT_FALSE(SummedWindows::get(sum));
+  // In any order.
+  parse(getSum({0, 8, 4}, {2, 0, 1}));
+  EXPECT_TRUE(areSummedUp(find<SpMMOp>()));
+}
+
+TEST_F(WindowsTest, OtherSumsReadWhatTheirProductMakes) {
+  for (const std::string &text :
+       {getSum({8, 4, 0}, {0, 1, 1}), getSum({8, 4, 1}, {0, 1, 2}),
+        getSum({8, 4, 0}, {0, 1, 2},
+               "%n = tensor.extract_slice %m[0, 0] [2, 64] [1, 1] : "
+               "tensor<6x64xf32> to tensor<2x64xf32>\n"),
+        getSum({8, 4, 0}, {0, 1, 2},
+               "%n = tensor.extract_slice %x[0, 0, 0] [2, 1, 64] [1, 1, 1] : "
+               "tensor<2x3x64xf32> to tensor<2x1x64xf32>\n")}) {
+    parse(text);
+    EXPECT_FALSE(areSummedUp(find<SpMMOp>()));
+    EXPECT_FALSE(SummedWindows::get(findAll<linalg::GenericOp>().back()));
   }
 }

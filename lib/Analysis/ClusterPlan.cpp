@@ -41,7 +41,9 @@ static bool verifyOperations(Block &body,
                              llvm::function_ref<bool(Operation *)> isRoot,
                              Report report) {
   for (Operation &op : body.without_terminator()) {
-    if (isRoot(&op) ? canCompute(&op) : isInlinable(&op) || areReadInLine(&op))
+    if (isRoot(&op)
+            ? canCompute(&op)
+            : isInlinable(&op) || areReadInLine(&op) || areSummedUp(&op))
       continue;
     report(&op, "expected an operation that a cluster can compute, but got '" +
                     op.getName().getStringRef() + "'");
@@ -91,7 +93,7 @@ ClusterPlan::match(ClusterOp cluster, TargetAttrInterface target,
   plan.pieces = getPieces(body);
   for (Operation &op : body.without_terminator()) {
     auto generic = dyn_cast<linalg::GenericOp>(op);
-    if (!isa<tensor::ConcatOp>(op) &&
+    if (!isa<tensor::ConcatOp>(op) && !areSummedUp(&op) &&
         (isResult(&op) || plan.pieces.contains(&op) ||
          target.acceptsEpilogue(&op) || stored.contains(&op) ||
          (generic && !isPointwise(generic))))

@@ -46,7 +46,7 @@ Materialization::Materialization(Block &block, TargetCosts costs)
   // Of windows in a line, vectors along tokens lie side by side.
   bool readsLines = getTarget(block.getParentOp()).wantsTokensLast();
   for (Operation &op : block.without_terminator()) {
-    if (readsLines && areReadInLine(&op)) {
+    if (readsLines && (areReadInLine(&op) || areSummedUp(&op))) {
       inlined.insert(&op);
       continue;
     }
@@ -54,7 +54,7 @@ Materialization::Materialization(Block &block, TargetCosts costs)
       continue;
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       this->costs[&op] = getBodyCost(generic) + addInlinedCosts(generic);
-      if (canInline(generic)) {
+      if (canInline(generic) && !(readsLines && SummedWindows::get(generic))) {
         inlined.insert(&op);
         continue;
       }

@@ -2,8 +2,8 @@
 //
 // Computes elements of tensors where they are used.
 
-#include "bsr/Analysis/Windows.h"
 #include "bsr/Codegen/Common/Evaluator.h"
+#include "bsr/Codegen/Common/WindowOffsets.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -112,14 +112,8 @@ std::optional<SmallVector<Index>> Evaluator::getSource(Operation *view,
 static Value readWindows(Evaluator &e, tensor::ConcatOp op,
                          ArrayRef<Index> at) {
   Windows windows = *Windows::get(op);
-  Index element = at[2].plus(windows.first), rest = at[1];
-  for (const Windows::Digit &digit : llvm::reverse(windows.digits)) {
-    Index own = rest;
-    if (&digit != &windows.digits.front())
-      std::tie(rest, own) = e.split(rest, digit.extent);
-    element = e.multiplyAdd(own, digit.step, element);
-  }
-  return e.read(windows.line, {at[0], element});
+  return e.read(windows.line,
+                {at[0], addOffset(e, windows.offsets, at[1], at[2])});
 }
 
 /// How far `to` is behind the first lane of `from`; nothing if that is unknown.

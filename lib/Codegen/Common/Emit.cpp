@@ -303,8 +303,15 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       if (!plan)
         return signalPassFailure();
       // Buffers lie as the target has them either way.
+      // Plain loops would need what is summed up in memory.
       KernelTargetAttrInterface emitter =
-          decide("bsr-emit", cluster) ? target : plain;
+          llvm::any_of(plan->roots,
+                       [](Operation *root) {
+                         return SummedWindows::get(root).has_value();
+                       }) ||
+                  decide("bsr-emit", cluster)
+              ? target
+              : plain;
       SmallVector<func::FuncOp> kernels;
       for (auto &[panels, calls] : ways) {
         FailureOr<Kernel> kernel =
