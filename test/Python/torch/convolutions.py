@@ -10,7 +10,6 @@ weights in blocks with the same steps on weights times masks."""
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import warnings
@@ -208,33 +207,6 @@ for checked in ((Net, (2, 3, 12, 12), MARKS), (Lines, (2, 16, 25, 24), LINES)):
 # CHECK-NEXT: Lines float32: right
 # CHECK-NEXT: Lines float64: right
 # CHECK-NEXT: Lines bfloat16: right
-
-
-def check_memory() -> None:
-    """Forward and backward pass of a layer whose windows would be nine times its input."""
-    model = nn.Module()
-    model.convolution = nn.Conv2d(32, 32, 3, padding=1, bias=False)
-    model.x = nn.Parameter(torch.randn(2, 32, 30, 30))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0625)
-
-    def train(model: Any, optimizer: Any, batch: Any) -> Any:
-        optimizer.zero_grad()
-        loss = (model.convolution(model.x) * batch).sum()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    export = sparse_opt.torch.export(train, model, optimizer, torch.randn_like(model.x))
-    mark = sparse_opt.Mark("weight", block=16, density=0.3, dims="row,col,col,col")
-    for name, marks in (("blocks", [mark]), ("dense", [])):
-        step = sparse_opt.compile(export, marks, check=0, options=["-O", "1"])
-        arena = json.loads(step._step.manifest)["arena_bytes"]
-        print(f"memory, {name}: {arena / model.x.nbytes:.1f} times the input")
-
-
-check_memory()
-# CHECK-NEXT: memory, blocks: {{[1-5]}}.{{[0-9]}} times the input
-# CHECK-NEXT: memory, dense: {{1?[0-9]}}.{{[0-9]}} times the input
 
 
 def check_densities() -> None:
