@@ -12,6 +12,9 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::cpu;
 
+/// Rows of a table, at most, which lies on the stack: 64 KiB.
+static constexpr int64_t maxRows = 16384;
+
 LineReader::LineReader(Emitter &e, Value matrix) : e(e) {
   auto collapse = matrix.getDefiningOp<tensor::CollapseShapeOp>();
   auto concat = collapse ? collapse.getSrc().getDefiningOp<tensor::ConcatOp>()
@@ -23,13 +26,14 @@ LineReader::LineReader(Emitter &e, Value matrix) : e(e) {
   if (!buffer)
     return;
   auto type = cast<MemRefType>(buffer.getType());
+  int64_t features = collapse.getType().getDimSize(0);
   SmallVector<ReassociationIndices> all{{0, 1}};
-  if (type.getRank() != 2 || type.getNumElements() > INT32_MAX ||
+  if (features > maxRows || type.getRank() != 2 ||
+      type.getNumElements() > INT32_MAX ||
       !memref::CollapseShapeOp::isGuaranteedCollapsible(type, all))
     return;
   line = memref::CollapseShapeOp::create(e.b, e.loc, buffer, all);
   Type i32 = e.b.getI32Type();
-  int64_t features = collapse.getType().getDimSize(0);
   table = e.allocate({features}, i32);
   e.loop(features, {}, [&](Index feature, ValueRange) {
     auto [channel, place] =

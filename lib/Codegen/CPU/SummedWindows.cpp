@@ -4,6 +4,7 @@
 // where these overlap.
 
 #include "SummedWindows.h"
+#include "bsr/Codegen/CPU/Tiling.h"
 #include "bsr/Codegen/Common/WindowOffsets.h"
 #include "llvm/Support/SaveAndRestore.h"
 

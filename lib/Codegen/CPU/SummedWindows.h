@@ -6,7 +6,8 @@
 #define BSR_LIB_CODEGEN_CPU_SUMMEDWINDOWS_H
 
 #include "bsr/Analysis/Windows.h"
-#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Codegen/CPU/Emitter.h"
+#include "bsr/Codegen/Common/Blocks.h"
 
 namespace mlir::bsr::cpu {
 
