@@ -35,8 +35,9 @@ class Line:
     """How images `[images, channels, *size]` lie in a line, and the windows in it.
 
     The zeros behind a row are those in front of the next one. `zeros` of them lie in front of
-    the first image. Window `q` has element `q + offset` of the line at each of `offsets`, one for
-    each place; of the windows, `[images, *rows]`, those of `[images, *out]` are there to stay.
+    the first image. Window `q` has element `q + offset` of the line at each of `offsets`, one
+    for each place; of the windows, `[images, *rows]`, those of `[images, *out]` are there to
+    stay.
     """
 
     def __init__(
@@ -125,8 +126,8 @@ def find(
     paddings: Sequence[int],
     steps: Sequence[int],
 ) -> Line | None:
-    """Returns the line of a convolution's images; None where its windows are no slices of one, or
-    do not overlap, or the line would be much longer than there are windows."""
+    """Returns the line of a convolution's images; None where its windows are no slices of one,
+    or do not overlap, or the line would be much longer than there are windows."""
     kernel = weight.shape[2:]
     spans = [step * (k - 1) for k, step in zip(kernel, steps)]
     if max(strides) > 1 or not any(spans) or any(p > s for p, s in zip(paddings, spans)):
