@@ -6,6 +6,7 @@
 #include "bsr/Analysis/ChainMatcher.h"
 #include "bsr/Analysis/ChainReader.h"
 #include "bsr/Analysis/ComputedOps.h"
+#include "bsr/Analysis/Windows.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/ClusterVerifier.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -17,10 +18,17 @@ static bool isResult(Operation *op) {
   return llvm::any_of(op->getUsers(), llvm::IsaPred<YieldOp>);
 }
 
+/// The concatenations that `body` makes: not those that are read in pieces.
+static SmallVector<tensor::ConcatOp> getConcats(Block &body) {
+  return llvm::to_vector(llvm::make_filter_range(
+      body.getOps<tensor::ConcatOp>(),
+      [](tensor::ConcatOp concat) { return !areReadInLine(concat); }));
+}
+
 /// The operations that compute pieces of concatenations in `body`.
 static DenseSet<Operation *> getPieces(Block &body) {
   DenseSet<Operation *> pieces;
-  for (auto concat : body.getOps<tensor::ConcatOp>())
+  for (tensor::ConcatOp concat : getConcats(body))
     for (Value piece : concat.getInputs())
       if (linalg::GenericOp producer = getPieceProducer(piece))
         pieces.insert(producer);
@@ -33,7 +41,9 @@ static bool verifyOperations(Block &body,
                              llvm::function_ref<bool(Operation *)> isRoot,
                              Report report) {
   for (Operation &op : body.without_terminator()) {
-    if (isRoot(&op) ? canCompute(&op) : isInlinable(&op))
+    if (isRoot(&op)
+            ? canCompute(&op)
+            : isInlinable(&op) || areReadInLine(&op) || areSummedUp(&op))
       continue;
     report(&op, "expected an operation that a cluster can compute, but got '" +
                     op.getName().getStringRef() + "'");
@@ -83,7 +93,7 @@ ClusterPlan::match(ClusterOp cluster, TargetAttrInterface target,
   plan.pieces = getPieces(body);
   for (Operation &op : body.without_terminator()) {
     auto generic = dyn_cast<linalg::GenericOp>(op);
-    if (!isa<tensor::ConcatOp>(op) &&
+    if (!isa<tensor::ConcatOp>(op) && !areSummedUp(&op) &&
         (isResult(&op) || plan.pieces.contains(&op) ||
          target.acceptsEpilogue(&op) || stored.contains(&op) ||
          (generic && !isPointwise(generic))))
@@ -96,7 +106,7 @@ ClusterPlan::match(ClusterOp cluster, TargetAttrInterface target,
       plan.nests.push_back({root});
   }
 
-  if (body.getOps<tensor::ConcatOp>().empty())
+  if (getConcats(body).empty())
     plan.chain = ChainMatcher::match(
         plan.roots,
         [&](Value value) {
@@ -272,7 +282,7 @@ ClusterPlan::get(ClusterOp cluster, TargetAttrInterface target, Report report) {
     return readNests(plan, report) && verifyResults(plan, report)
                ? std::optional(std::move(plan))
                : std::nullopt;
-  if (!body.getOps<tensor::ConcatOp>().empty()) {
+  if (!getConcats(body).empty()) {
     report(cluster, "expected no concatenation in a chain, but got one");
     return std::nullopt;
   }

@@ -4,6 +4,7 @@
 
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Analysis/ComputedOps.h"
+#include "bsr/Analysis/Windows.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 
 using namespace mlir;
@@ -61,7 +62,9 @@ SmallVector<int64_t> bsr::getInPlaceArguments(ClusterOp cluster,
     return llvm::is_contained(body.getTerminator()->getOperands(), value) ||
            llvm::is_contained(llvm::make_first_range(plan.places), value);
   };
+  // Sums of windows are of a product, which reads its operands anywhere.
   bool isOneNest = plan.nests.size() == 1 && plan.pieces.empty() &&
+                   !SummedWindows::get(plan.nests[0][0]) &&
                    isOnePointwiseNest(plan.nests[0][0], plan.nests[0][0]);
   DenseSet<Value> elsewhere;
   if (isOneNest)

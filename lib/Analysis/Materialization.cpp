@@ -5,6 +5,7 @@
 
 #include "bsr/Analysis/Materialization.h"
 #include "bsr/Analysis/ComputedOps.h"
+#include "bsr/Analysis/Windows.h"
 #include "bsr/Dialect/Attention.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -42,12 +43,18 @@ int64_t bsr::getNumPoints(linalg::GenericOp op) {
 
 Materialization::Materialization(Block &block, TargetCosts costs)
     : limits(costs) {
+  // Of windows in a line, vectors along tokens lie side by side.
+  bool readsLines = getTarget(block.getParentOp()).wantsTokensLast();
   for (Operation &op : block.without_terminator()) {
+    if (readsLines && (areReadInLine(&op) || areSummedUp(&op))) {
+      inlined.insert(&op);
+      continue;
+    }
     if (isNeverKept(&op) || !canCompute(&op))
       continue;
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       this->costs[&op] = getBodyCost(generic) + addInlinedCosts(generic);
-      if (canInline(generic)) {
+      if (canInline(generic) && !(readsLines && SummedWindows::get(generic))) {
         inlined.insert(&op);
         continue;
       }
@@ -106,6 +113,10 @@ bool Materialization::getConsumers(Value value,
     Operation *user = use.getOwner();
     if (isNeverKept(user)) {
       inMemory |= getConsumers(user->getResult(0), consumers);
+      continue;
+    }
+    if (inlined.contains(user) && isa<tensor::ConcatOp>(user)) {
+      inMemory = true;
       continue;
     }
     // A use in a body (tensor.extract) belongs to the operation around it.

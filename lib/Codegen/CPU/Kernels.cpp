@@ -4,6 +4,7 @@
 
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "LaneSums.h"
+#include "SummedWindows.h"
 #include "bsr/Analysis/Slices.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Analysis/SliceAnalysis.h"
@@ -417,7 +418,9 @@ void cpu::emitNest(Emitter &e, ArrayRef<Operation *> roots,
                    const DenseMap<Value, Value> &outputs,
                    const PatternViews &patterns) {
   Operation *op = roots.front();
-  if (isPointwise(op))
+  if (std::optional<SummedWindows> windows = SummedWindows::get(op))
+    emitSummedWindows(e, *windows, outputs.lookup(op->getResult(0)), patterns);
+  else if (isPointwise(op))
     emitPointwise(e, roots, outputs);
   else if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
     if (!emitContraction(e, generic, outputs))

@@ -3,6 +3,7 @@
 // Loop nests for bsr.spmm of single weights, in an order of their own.
 
 #include "SingleSpMM.h"
+#include "LineReader.h"
 #include "WeightOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/Support/SaveAndRestore.h"
@@ -23,7 +24,8 @@ public:
   SingleEmitter(Emitter &e, SpMMOp op, Value output, WeightOrder &order,
                 Epilogue epilogue)
       : e(e), op(op), output(output), order(order), epilogue(epilogue),
-        activations(op.getX().getType().getShape(), op.getFeatureDim()) {}
+        activations(op.getX().getType().getShape(), op.getFeatureDim()),
+        windows(e, op.getX()) {}
   void emit();
 
 private:
@@ -46,6 +48,7 @@ private:
   WeightOrder &order;
   Epilogue epilogue;
   Activations activations;
+  LineReader windows;
   /// The tile: its leading indices, its vectors and the number of the first.
   SmallVector<Index> leading, lanes;
   Index number;
@@ -68,7 +71,10 @@ void SingleEmitter::addWeights(const Piece &piece, ArrayRef<Value> places,
       Value weight = e.load(order.weights, first.plus(i));
       for (auto [vector, lane] : llvm::enumerate(lanes)) {
         Value &sum = sums[line * lanes.size() + vector];
-        Value x = e.read(op.getX(), getPlace(features[line][i], lane));
+        Index feature = features[line][i];
+        Value x = windows.hasTable()
+                      ? windows.read(feature, lane)
+                      : e.read(op.getX(), getPlace(feature, lane));
         sum = multiplyAdd(e, weight, x, sum);
       }
     }

@@ -2,6 +2,7 @@
 //
 // Loop nests for bsr.spmm.
 
+#include "LineReader.h"
 #include "PairProducts.h"
 #include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -76,7 +77,7 @@ public:
         e(e), op(op), output(output),
         view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
-        ordered(ordered) {}
+        windows(e, op.getX()), ordered(ordered) {}
   void emit();
 
 private:
@@ -142,6 +143,7 @@ private:
   PatternView view;
   Epilogue epilogue;
   Activations activations;
+  LineReader windows;
   /// The values in the order of the view, [slots, rows, columns], if they are
   /// put there.
   Value ordered;
@@ -227,8 +229,7 @@ Index SpMMEmitter::getEntry(Index row, Index col) {
   return entry;
 }
 
-/// The place in `wide` of a pair of values that is packed: that of `feature`,
-/// which is even, and the next one, output by output.
+/// Where `wide` has the pair of `feature`, which is even, and the next one.
 Index SpMMEmitter::getPacked(Index feature, Index output) {
   return e.multiplyAdd(feature, outBlock,
                        e.multiplyAdd(output, 2, Index::constant(0)));
@@ -311,10 +312,10 @@ void SpMMEmitter::pack(Index slot, Index number) {
 
 Value SpMMEmitter::readX(const Line &line, const Block &block, Index feature,
                          Index lane) {
-  return e.read(op.getX(),
-                activations.at(line.leading,
-                               e.multiplyAdd(block.position, inBlock, feature),
-                               lane));
+  feature = e.multiplyAdd(block.position, inBlock, feature);
+  if (windows.hasTable())
+    return windows.read(feature, lane);
+  return e.read(op.getX(), activations.at(line.leading, feature, lane));
 }
 
 /// Adds what `feature` of a block contributes to `sums`.
@@ -350,8 +351,7 @@ void SpMMEmitter::multiplyPair(const Line &line, const Tile &tile,
   }
 }
 
-/// Block `i` of the `count` ones of a tile that are taken from `first` on: a
-/// feature that it reads, or a pair, after the other.
+/// Block `i` of the `count` from `first` on, by features or pairs of them.
 SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
                                           Value low, Value first, int64_t i,
                                           int64_t count, ValueRange outer) {
@@ -462,8 +462,7 @@ SmallVector<Value> SpMMEmitter::getStart(const Line &line, const Tile &tile) {
   return start;
 }
 
-/// All tiles of a line, over the blocks from `from` to `to`; the line starts at
-/// `low`.
+/// All tiles of a line, which starts at `low`, over blocks `from` to `to`.
 void SpMMEmitter::emitKBlock(const Line &line, Value low, Value from,
                              Value to) {
   Value isFirst =

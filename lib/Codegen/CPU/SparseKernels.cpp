@@ -3,6 +3,7 @@
 // Loop nests for the products and the other operations of the dialect.
 
 #include "SparseKernels.h"
+#include "bsr/Analysis/Windows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -257,8 +258,8 @@ std::optional<View> cpu::getWalkedView(Operation *op, CPUTarget target) {
   if (auto sddmm = dyn_cast<SDDMMOp>(op))
     return getWalkedView(sddmm, *getSchedule(op, target).walk);
   std::optional<View> lines = getLineView(op);
-  bool isScattered =
-      isa<SpMMOp>(op) && getSchedule(op, target).walk == Walk::Scatter;
+  bool isScattered = isa<SpMMOp>(op) && !areSummedUp(op) &&
+                     getSchedule(op, target).walk == Walk::Scatter;
   return isScattered ? getOther(*lines) : lines;
 }
 

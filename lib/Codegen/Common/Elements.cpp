@@ -3,6 +3,7 @@
 // Computes elements of tensors where they are used.
 
 #include "bsr/Codegen/Common/Evaluator.h"
+#include "bsr/Codegen/Common/WindowOffsets.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -107,6 +108,14 @@ std::optional<SmallVector<Index>> Evaluator::getSource(Operation *view,
   return source;
 }
 
+/// What windows that are read in a line have at `at`.
+static Value readWindows(Evaluator &e, tensor::ConcatOp op,
+                         ArrayRef<Index> at) {
+  Windows windows = *Windows::get(op);
+  return e.read(windows.line,
+                {at[0], addOffset(e, windows.offsets, at[1], at[2])});
+}
+
 /// How far `to` is behind the first lane of `from`; nothing if that is unknown.
 static std::optional<int64_t> getDistance(Index from, Index to) {
   return from.base == to.base ? std::optional(to.offset - from.offset)
@@ -169,6 +178,8 @@ Value Evaluator::readUncached(Value tensor, ArrayRef<Index> at) {
     unsigned result = cast<OpResult>(tensor).getResultNumber();
     return evaluate(generic, getLoops(generic, result, at))[result];
   }
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op))
+    return readWindows(*this, concat, at);
   if (std::optional<SmallVector<Index>> source = getSource(op, at))
     return read(op->getOperand(0), *source);
   return readPerLane(tensor, at);

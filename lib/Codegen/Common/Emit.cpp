@@ -6,6 +6,7 @@
 #include "PlanKernels.h"
 #include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Windows.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/Attributes.h"
@@ -184,6 +185,8 @@ static FailureOr<Kernel> emit(ClusterOp cluster, const ClusterPlan &plan,
   for (Value result : cluster.getYielded())
     body.outputs[result] = entry->getArgument(next++);
   for (auto concat : block.getOps<tensor::ConcatOp>()) {
+    if (areReadInLine(concat))
+      continue;
     int64_t position = 0, dim = concat.getDim();
     for (Value piece : concat.getInputs()) {
       body.outputs[getPieceProducer(piece).getResult(0)] =
@@ -300,8 +303,15 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       if (!plan)
         return signalPassFailure();
       // Buffers lie as the target has them either way.
+      // Plain loops would need what is summed up in memory.
       KernelTargetAttrInterface emitter =
-          decide("bsr-emit", cluster) ? target : plain;
+          llvm::any_of(plan->roots,
+                       [](Operation *root) {
+                         return SummedWindows::get(root).has_value();
+                       }) ||
+                  decide("bsr-emit", cluster)
+              ? target
+              : plain;
       SmallVector<func::FuncOp> kernels;
       for (auto &[panels, calls] : ways) {
         FailureOr<Kernel> kernel =

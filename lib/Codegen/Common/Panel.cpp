@@ -3,6 +3,7 @@
 // Chooses the activations whose buffers are cut in panels.
 
 #include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Slices.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/Attributes.h"
@@ -17,9 +18,48 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// True if `op`, a view, has whole panels of `panel` lanes where its source has
+/// them.
+static bool keepsPanels(Operation *op, int64_t panel) {
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+    return slice.getStaticOffsets().back() % panel == 0;
+  // The last of the dimensions that are merged or cut.
+  auto expand = dyn_cast<tensor::ExpandShapeOp>(op);
+  auto collapse = dyn_cast<tensor::CollapseShapeOp>(op);
+  auto groups = expand ? expand.getReassociationIndices()
+                       : collapse.getReassociationIndices();
+  ArrayRef<int64_t> shape = expand ? expand.getResultType().getShape()
+                                   : collapse.getSrcType().getShape();
+  SmallVector<int64_t> extents;
+  for (int64_t dim : groups.back())
+    if (shape[dim] != 1)
+      extents.push_back(shape[dim]);
+  return extents.size() < 2 || extents.back() % panel == 0;
+}
+
+/// True if views of `value` in a cluster begin and end with its panels of
+/// `panel` lanes: of others, vectors would lie across panels.
+static bool isReadInPanels(Value value, int64_t panel) {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    return !isView(user) || (keepsPanels(user, panel) &&
+                             isReadInPanels(user->getResult(0), panel));
+  });
+}
+
+/// True if `use` is that of a kernel which takes panels of `panel` lanes.
+static bool takesPanels(OpOperand &use, int64_t panel, SymbolTable &symbols) {
+  auto launch = dyn_cast<LaunchOp>(use.getOwner());
+  auto cluster =
+      launch ? symbols.lookup<ClusterOp>(launch.getKernel()) : ClusterOp();
+  unsigned number = use.getOperandNumber();
+  return launch && (!cluster || number >= launch.getInputs().size() ||
+                    isReadInPanels(cluster.getArgument(number), panel));
+}
+
 /// True if `result`, which `cluster` returns as `computed`, is an activation
 /// that panels of `panel` lanes divide, and that kernels alone see.
-static bool isCut(Value result, Value computed, int64_t panel) {
+static bool isCut(Value result, Value computed, int64_t panel,
+                  SymbolTable &symbols) {
   Operation *root = computed.getDefiningOp();
   auto type = cast<RankedTensorType>(result.getType());
   auto isDivided = [&](Type type) {
@@ -30,7 +70,9 @@ static bool isCut(Value result, Value computed, int64_t panel) {
       return false;
   return root && attrs::lanes.isOn(root) && type.getRank() >= 2 &&
          isDivided(type) && type.getShape().back() > panel &&
-         llvm::all_of(result.getUsers(), llvm::IsaPred<LaunchOp>);
+         llvm::all_of(result.getUses(), [&](OpOperand &use) {
+           return takesPanels(use, panel, symbols);
+         });
 }
 
 namespace {
@@ -53,7 +95,8 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
       launches.push_back(launch);
       for (auto [result, computed] :
            llvm::zip_equal(launch.getResults(), cluster.getYielded())) {
-        if (!isCut(result, computed, panel) || !decide("bsr-panel", launch))
+        if (!isCut(result, computed, panel, symbols) ||
+            !decide("bsr-panel", launch))
           continue;
         cut.insert(result);
         ++numPanels;

@@ -5,6 +5,7 @@
 #include "Groups.h"
 #include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/Decisions.h"
+#include "bsr/Analysis/Windows.h"
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -178,12 +179,31 @@ void Groups::remarkAlone(Operation *root, const SetVector<Value> &inputs,
       .add("Reason", reason);
 }
 
+/// Says why windows are copied, if `root` makes them.
+static void remarkWindows(Operation *root) {
+  auto concat = dyn_cast<tensor::ConcatOp>(root);
+  if (concat && Windows::get(concat))
+    PassRemark::missed("bsr-cluster", "WindowsCopied", root)
+        .add("Reason",
+             areReadInLine(root)
+                 ? "the target has no vectors along tokens"
+                 : "what is no product of a weight in blocks reads them");
+}
+
+/// True if `root` sums up windows that a product makes: that is a kernel, with
+/// loops of its own.
+static bool isSumOfProduct(Operation *root, const Materialization &roots) {
+  std::optional<SummedWindows> windows = SummedWindows::get(root);
+  return windows && roots.isInlined(windows->product);
+}
+
 /// Lets `root` join a group that makes or reads one of its inputs: a product
 /// that it can follow, or else the last one that runs when all of the inputs
 /// are there.
 std::optional<size_t> Groups::findGroup(Operation *root,
                                         const SetVector<Value> &inputs) {
-  if (!isChainable(root) || !decide("bsr-fuse", root))
+  if (!isChainable(root) || isSumOfProduct(root, roots) ||
+      !decide("bsr-fuse", root))
     return std::nullopt;
   int64_t ready = -1;
   SmallVector<size_t> candidates;
@@ -215,6 +235,7 @@ std::optional<size_t> Groups::findGroup(Operation *root,
 }
 
 void Groups::group(Operation *root) {
+  remarkWindows(root);
   SetVector<Value> inputs;
   SetVector<Operation *> members;
   collect({root}, inputs, members);
@@ -222,9 +243,11 @@ void Groups::group(Operation *root) {
   size_t number = joined.value_or(groups.size());
   if (!joined) {
     groups.push_back({root});
-    states.push_back({++now, isOnePointwiseNest(root, root), std::nullopt});
-    if (target.acceptsEpilogue(root) ||
-        (isChainable(root) && !isUpdate(root, inputs)))
+    bool isAlone = isSumOfProduct(root, roots);
+    states.push_back(
+        {++now, !isAlone && isOnePointwiseNest(root, root), std::nullopt});
+    if (!isAlone && (target.acceptsEpilogue(root) ||
+                     (isChainable(root) && !isUpdate(root, inputs))))
       states.back().chain = ChainMatcher::match(
           {root}, [&](Value value) { return roots.isLeaf(value); }, target);
   }
@@ -294,7 +317,7 @@ Groups::Groups(Block &block, TargetAttrInterface target)
       group(&op);
       continue;
     }
-    if (!isInlinable(&op)) {
+    if (!roots.isInlined(&op)) {
       times[&op] = ++now;
       continue;
     }

@@ -2,6 +2,7 @@
 //
 // Makes offsets of slices values, so that kernels of many slices are one.
 
+#include "bsr/Analysis/Windows.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,6 +18,14 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// True if `tensor` is what a product makes, whose slices one kernel adds up:
+/// how far these are apart is what that kernel is made for.
+static bool isSummedUp(Value tensor) {
+  auto windows = tensor.getDefiningOp<tensor::ExpandShapeOp>();
+  Operation *product = windows ? windows.getSrc().getDefiningOp() : nullptr;
+  return product && areSummedUp(product);
+}
+
 /// Gives slices an offset that is a value along a dimension of which they take
 /// one entry, if there are many of one tensor and shape: what the steps of a
 /// loop read is then an argument of one kernel.
@@ -25,7 +34,8 @@ static int64_t loosenSlices(Block &block, unsigned maxSlices) {
   llvm::MapVector<std::pair<Value, Type>, SmallVector<tensor::ExtractSliceOp>>
       slices;
   for (auto op : block.getOps<tensor::ExtractSliceOp>())
-    if (op.hasUnitStride() && op.getOffsets().empty() && op.getSizes().empty())
+    if (!isSummedUp(op.getSource()) && op.hasUnitStride() &&
+        op.getOffsets().empty() && op.getSizes().empty())
       slices[{op.getSource(), op.getType()}].push_back(op);
   for (auto &[source, ops] : slices) {
     if (ops.size() <= maxSlices)

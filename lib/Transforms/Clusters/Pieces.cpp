@@ -4,6 +4,7 @@
 
 #include "Pieces.h"
 #include "bsr/Analysis/ComputedOps.h"
+#include "bsr/Analysis/Windows.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -32,6 +33,6 @@ static void addProducers(tensor::ConcatOp concat) {
 
 void bsr::addPieceProducers(ClusterOp cluster) {
   for (auto concat : cluster.getBody().front().getOps<tensor::ConcatOp>())
-    if (canCompute(concat))
+    if (canCompute(concat) && !areReadInLine(concat))
       addProducers(concat);
 }

@@ -10,6 +10,7 @@ weights in blocks with the same steps on weights times masks."""
 
 from __future__ import annotations
 
+import math
 import random
 import warnings
 from typing import Any
@@ -19,26 +20,28 @@ import torch
 from torch import nn
 
 import sparse_opt.torch
-from sparse_opt.torch.rewrites import _windows
+from sparse_opt.torch.rewrites import _lines, _windows
 from twins import twin
 
 warnings.simplefilter("ignore")
 aten = torch.ops.aten
 
 
-def check_formulas(count: int) -> None:
-    """What a convolution is rewritten to, beside PyTorch's."""
+def check_formulas(count: int, of_lines: bool = False) -> None:
+    """What a convolution is rewritten to, beside PyTorch's; `of_lines`: of stride one."""
     draw = random.Random(0)
     torch.manual_seed(0)
-    worst, seen = 0.0, set()
+    worst, seen, lines = 0.0, set(), 0
     while count:
         dims, groups = draw.randint(1, 3), draw.choice([1, 1, 2, 3])
+        if of_lines:
+            groups = 1
         ins, outs = groups * draw.randint(1, 3), groups * draw.randint(1, 3)
         kernel = [draw.randint(1, 4) for _ in range(dims)]
-        strides = [draw.choice([1, 1, 2, 3, k]) for k in kernel]
+        strides = [1 if of_lines else draw.choice([1, 1, 2, 3, k]) for k in kernel]
         paddings = [draw.randint(0, 2) for _ in kernel]
         steps = [draw.choice([1, 1, 2]) for _ in kernel]
-        transposed = draw.random() < 0.3
+        transposed = not of_lines and draw.random() < 0.3
         extra = [draw.randint(0, s - 1) if transposed else 0 for s in strides]
         channels = (ins, outs // groups) if transposed else (outs, ins // groups)
         x = torch.randn(2, ins, *(draw.randint(7, 10) for _ in kernel), dtype=torch.double)
@@ -58,12 +61,19 @@ def check_formulas(count: int) -> None:
             assert a.shape == b.shape, (a.shape, b.shape, sizes)
             worst = max(worst, float((a - b).abs().max()))
         seen.add((dims, groups > 1, transposed))
+        if groups == 1 and not transposed:
+            lines += _lines.find(x, weight, strides, paddings, steps) is not None
         count -= 1
-    print(f"formulas: {len(seen)} kinds, {'right' if worst < 1e-12 else f'WRONG {worst}'}")
+    right = "right" if worst < 1e-12 else f"WRONG {worst}"
+    print(f"formulas: {len(seen)} kinds, {lines} in lines, {right}")
 
 
 check_formulas(300)
-# CHECK: formulas: 12 kinds, right
+# CHECK: formulas: 12 kinds, {{[0-9]+}} in lines, right
+usual, _lines.MOST_WASTE = _lines.MOST_WASTE, math.inf
+check_formulas(200, of_lines=True)
+# CHECK-NEXT: formulas: 3 kinds, {{[1-9][0-9]+}} in lines, right
+_lines.MOST_WASTE = usual
 
 
 class Net(nn.Module):
@@ -105,6 +115,35 @@ MARKS = [
 ]
 
 
+class Lines(nn.Module):
+    """Images so large that products read windows in lines: `Net` copies those of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.square = nn.Conv2d(16, 32, 3, padding=1)
+        self.same = nn.Conv2d(32, 16, (3, 5), padding=(2, 2), dilation=(2, 1), bias=False)
+        self.narrow = nn.Conv2d(16, 8, (2, 3))
+        self.line = nn.Conv1d(8, 16, 7, padding=3)
+        self.solid = nn.Conv3d(2, 8, (2, 2, 3), padding=(1, 0, 1))
+
+    def forward(self, x: Any) -> Any:
+        y = self.narrow(self.same(torch.relu(self.square(x))))
+        z = self.line(y.flatten(2))
+        return z.square().mean() + self.solid(x.unflatten(1, (2, 8))).sin().mean()
+
+
+LINES = [
+    sparse_opt.Mark(f"^{name}.weight$", block=block, density=density, dims=dims)
+    for name, block, density, dims in (
+        ("square", (16, 16), 0.3, "row,col,col,col"),
+        ("same", (8, 16), 0.3, "row,col,col,col"),
+        ("narrow", (8, 1), 0.4, "row,col,col,col"),
+        ("line", (1, 8), 0.3, "row,col,col"),
+        ("solid", (1, 1), 0.3, "row,col,col,col,col"),
+    )
+]
+
+
 def train_step(model: Any, optimizer: Any, batch: Any) -> Any:
     optimizer.zero_grad()
     loss = (model(batch["x"]) - 3.0).square()
@@ -113,14 +152,16 @@ def train_step(model: Any, optimizer: Any, batch: Any) -> Any:
     return loss.detach()
 
 
-def check_steps(marks: Any, dtype: torch.dtype, bound: float) -> None:
+def check_steps(
+    kind: Any, shape: Any, marks: Any, dtype: torch.dtype, bound: float
+) -> None:
     """Steps with updates of the patterns, beside the same on weights times masks in float64."""
     torch.manual_seed(1)
-    model = Net().to(dtype)
+    model = kind().to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0625)
     reference, reference_optimizer = twin(model, optimizer)
     reference.double()
-    batch = {"x": torch.randn(2, 3, 12, 12).to(dtype)}
+    batch = {"x": torch.randn(shape).to(dtype)}
     wide = {"x": batch["x"].double()}
     export = sparse_opt.torch.export(train_step, model, optimizer, batch)
     step = sparse_opt.compile(export, marks, check=0, options=["-O", "1"])
@@ -149,17 +190,23 @@ def check_steps(marks: Any, dtype: torch.dtype, bound: float) -> None:
         weight = weights[name].detach()
         worst = max(worst, float((value.double() - weight).abs().max() / weight.abs().max()))
     products = {k: n for k, n in step.products.items() if n}
-    print(f"{dtype}: {'right' if worst < bound else 'WRONG'}, {worst:.1e}, {products}", flush=True)
+    right = "right" if worst < bound else "WRONG"
+    print(f"{kind.__name__} {str(dtype)[6:]}: {right}, {worst:.1e}, {products}", flush=True)
 
 
-check_steps([], torch.float32, 1e-5)
-check_steps(MARKS, torch.float32, 1e-5)
-check_steps(MARKS, torch.float64, 1e-12)
-check_steps(MARKS, torch.bfloat16, 2e-2)
-# CHECK-NEXT: float32: right
-# CHECK-NEXT: float32: right
-# CHECK-NEXT: float64: right
-# CHECK-NEXT: bfloat16: right
+for checked in ((Net, (2, 3, 12, 12), MARKS), (Lines, (2, 16, 25, 24), LINES)):
+    check_steps(checked[0], checked[1], [], torch.float32, 1e-5)
+    check_steps(*checked, torch.float32, 1e-5)
+    check_steps(*checked, torch.float64, 1e-12)
+    check_steps(*checked, torch.bfloat16, 2e-2)
+# CHECK-NEXT: Net float32: right
+# CHECK-NEXT: Net float32: right
+# CHECK-NEXT: Net float64: right
+# CHECK-NEXT: Net bfloat16: right
+# CHECK-NEXT: Lines float32: right
+# CHECK-NEXT: Lines float32: right
+# CHECK-NEXT: Lines float64: right
+# CHECK-NEXT: Lines bfloat16: right
 
 
 def check_densities() -> None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from sparse_opt.torch.rewrites import _lines
+
 aten = torch.ops.aten
 
 Window = tuple[int, int]
@@ -294,14 +296,19 @@ def _convolution(
     strides, paddings, steps, extras = (
         _per_dim(v, dims) for v in (stride, padding, dilation, output_padding)
     )
+    line = None
     if transposed:
         x = _spread(x, weight, strides, paddings, steps, extras)
         weight = _turned(weight, groups)
-        strides = [1] * dims
+        strides, paddings = [1] * dims, [0] * dims
+    if groups == 1:
+        line = _lines.find(x, weight, strides, paddings, steps)
+    if line:
+        y = line.convolve(x, weight)
     else:
         for d, padding_of in enumerate(paddings):
             x = _pad(x, d + 2, padding_of, padding_of, 0)
-    y = _of_groups(x, weight, strides, steps, groups)
+        y = _of_groups(x, weight, strides, steps, groups)
     return y if bias is None else y + bias.view([-1] + [1] * dims)
 
 
@@ -497,10 +504,19 @@ def _convolution_gradient(
     if _is_left(weight.shape[2:], stride, dilation, transposed, groups):
         return NotImplemented
 
+    line = None
+    if not transposed and groups == 1:
+        each = (_per_dim(v, x.dim() - 2) for v in sizes[:3])
+        line = _lines.find(x, weight, *each)
+
     def run(x: torch.Tensor, weight: torch.Tensor) -> Any:
         return _convolution(x, weight, None, *sizes)
 
-    gradients = torch.func.vjp(run, x, weight)[1](gradient)
+    gradients: Any
+    if line:
+        gradients = line.gradients(gradient, x, weight)
+    else:
+        gradients = torch.func.vjp(run, x, weight)[1](gradient)
     others = [d for d in range(gradient.dim()) if d != 1]
     found = (*gradients, gradient.sum(others) if mask[2] else None)
     return tuple(g.contiguous() if wanted else None for g, wanted in zip(found, mask))
