@@ -46,7 +46,7 @@ KEYS = {
     "rate.peak": "the learning rate after the warm-up, from where it falls as a cosine",
     "rate.warmup": "steps in which the rate rises",
     "sparsity.method": "static, set, rigl, cht or chts; of further keys docs/sparsity.md has what they mean",
-    **{f"sparsity.{key}": f"of docs/sparsity.md" for key in (
+    **{f"sparsity.{key}": "of docs/sparsity.md" for key in (
         "every", "until", "drop", "schedule", "fan_in", "new_values", "new_state", "new_step", "new_ramp")},
 }
 OWN = {"cht": methods.CHT, "chts": methods.CHTs}
@@ -104,8 +104,9 @@ def load(config: dict[str, Any], groups: Sequence[sparse_opt.Group]) -> tuple[sp
     step, test = json.loads(texts.read_text())
     is_dense = float(config["density"]) == 1
     marks = [] if is_dense else [sparse_opt.Mark(config["match"], block=config["block"], density=float(config["density"]))]
-    kind = json.dumps([step, test, str(marks), [str(group.method) for group in groups],
-                       [[group.new_step, group.new_ramp] for group in groups]])
+    # Of what groups ask for, these are compiled into a step.
+    needs = [[group.method == "rigl", group.new_step, group.new_ramp] for group in groups]
+    kind = json.dumps([step, test, str(marks), needs])
     stem = cache / hashlib.sha256(kind.encode()).hexdigest()[:16]
     step_library, test_library = (Path(f"{stem}-{part}.so") for part in ("step", "test"))
     if not test_library.exists():
