@@ -23,17 +23,16 @@ backward, then the loss and the accuracy on the test images after each epoch.
 from __future__ import annotations
 
 import argparse
-import gzip
 import math
 import re
 import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch.nn import functional
 
+import fashion_images
 import methods
 from sparse_opt import Group
 from sparse_opt.torch import nn
@@ -45,19 +44,8 @@ OWN = {"cht": methods.CHT, "chts": methods.CHTs}
 
 
 def read(packages: Path, name: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns images `[N, 784]` of mean 0 and deviation 1, and their classes; `packages` is where
-    Debian's packages are unpacked. Ends the program without them."""
-    folder = packages / "usr/share/datasets/fashion-mnist"
-    if not folder.is_dir():
-        sys.exit(f"error: expected the images of Debian's package dataset-fashion-mnist in '{folder}', but got none:"
-                 " 'apt-get install dataset-fashion-mnist', or --packages with a folder of 'dpkg-deb -x'")
-    arrays = []
-    for kind, header in (("images-idx3", 16), ("labels-idx1", 8)):
-        data = gzip.decompress((folder / f"{name}-{kind}-ubyte.gz").read_bytes())
-        arrays.append(np.frombuffer(data, np.uint8, offset=header))
-    images = torch.from_numpy(arrays[0].reshape(len(arrays[1]), -1).astype(np.float32))
-    # The mean and the deviation of the training images.
-    return (images / 255 - 0.2860) / 0.3530, torch.from_numpy(arrays[1].astype(np.int64))
+    images, labels = fashion_images.read(packages, name)
+    return torch.from_numpy(fashion_images.scale(images)), torch.from_numpy(labels)
 
 
 def split(images: torch.Tensor) -> torch.Tensor:

@@ -248,6 +248,7 @@ COMMANDS = {
     },
     "docs/science.md": {
         "scripts/science.sh": Tested("Tools/science.test"),
+        "scripts/decide.sh": Tested("Python/torch/fashion_run.py"),
     },
     "docs/sparsity.md": {
         "PYTHONPATH=python:examples benchmarks/methods": Tested("Benchmarks/methods.test"),

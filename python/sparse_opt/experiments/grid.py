@@ -28,6 +28,19 @@ every block, `static` never updates a pattern, `dynamic` is what the settings
 say. Paths are relative to where sparse-sweep is called.
 `plot: {density: 0.1}` keeps other runs out of the plot; of `predictions`
 predictions.py has the form.
+
+    program: python3 train.py       # trains the runs in the place of sparse-train
+    measures:                       # numbers of the summaries beside the held-out loss
+      accuracy: {heading: test accuracy, unit: "%", better: higher}
+    whole_seeds: true               # the runs of a seed go together
+
+A program is called as sparse-train is. `--help` lists its keys, a line `  key: what`
+for each; `--config FILE --overwrite` trains the run of FILE, JSON in sections, of
+which scalars are text: `run` is its folder, where `sparse_opt.Recorder` writes what
+a run has. It is told `block`, `density` and `match` by these names, and `compile.cache`,
+a folder for what runs share. Models need no step. With `whole_seeds` all runs of the
+first seed come first, then those of the next, and tables and claims are of the seeds
+of which every run is done.
 """
 
 from __future__ import annotations
@@ -39,7 +52,9 @@ import itertools
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +63,8 @@ import yaml
 Labels = dict[str, str]
 Settings = dict[str, Any]
 
-SECTIONS = ["output", "config", "set", "models", "methods", "runs", "predictions", "plot"]
+SECTIONS = ["output", "config", "set", "models", "methods", "runs", "predictions", "plot",
+            "program", "measures", "whole_seeds"]
 OWN: Settings = {"block": "16", "density": "0.1", "match": r"layers\..*_w$"}
 STATIC: Settings = {"sparsity.method": "static"}
 METHODS: dict[str, Settings] = {"dense": STATIC, "static": STATIC, "dynamic": {}}
@@ -157,11 +173,29 @@ def matches(labels: Labels, settings: Settings) -> bool:
                for key, value in settings.items())
 
 
-class Run:
-    """One run: its name, and the settings of sparse-train."""
+@dataclass(frozen=True)
+class Measure:
+    """A number that the summary of a run has."""
 
-    def __init__(self, model: Model, method: str, settings: Settings) -> None:
-        self.model, self.method, self.settings = model, method, settings
+    heading: str
+    unit: str
+    is_higher_better: bool
+
+    @classmethod
+    def of(cls, name: str, entry: Any) -> Measure:
+        entry = expect_map(entry, f"measure '{name}'")
+        expect(set(entry) == {"heading", "unit", "better"},
+               f"measure '{name}' to have heading, unit and better", repr(entry))
+        expect(entry["better"] in ("lower", "higher"),
+               f"'better' of measure '{name}' to be lower or higher", f"'{entry['better']}'")
+        return cls(entry["heading"], entry["unit"], entry["better"] == "higher")
+
+
+class Run:
+    """One run: its name, and the settings of what trains it."""
+
+    def __init__(self, model: Model, method: str, settings: Settings, program: Sequence[str] = ()) -> None:
+        self.model, self.method, self.settings, self.program = model, method, settings, program
 
     def block(self) -> list[int]:
         return block_shape(self.settings["block"])
@@ -175,7 +209,9 @@ class Run:
                 "density": self.settings["density"]}
 
     def options(self) -> Settings:
-        """The settings as sparse-train wants them; the step is the model's."""
+        """The settings as sparse-train wants them, whose step is the model's, or a program."""
+        if self.program:
+            return dict(self.settings)
         out = {key: value for key, value in self.settings.items() if key not in OWN}
         rows, cols = self.block()
         mark = (f"--mark=match={self.settings['match']} "
@@ -187,6 +223,8 @@ class Run:
     def kind(self) -> str:
         """Names what is compiled: runs of one kind share a step and its memory.
         sparse-train compiles one with scores for rigl."""
+        if self.program:
+            return digest({key: value for key, value in self.options().items() if key != "seed"})
         groups = self.settings.get("sparsity", [])
         methods = [self.settings.get("sparsity.method"), *(
             group.get("method") for group in groups if isinstance(group, dict))]
@@ -200,13 +238,20 @@ class Run:
 
 
 class Model:
-    """A step, and the settings of its runs."""
+    """A step, or what a program makes by its name, and the settings of its runs."""
 
-    def __init__(self, name: str, entry: Any) -> None:
+    def __init__(self, name: str, entry: Any, program: Sequence[str] = ()) -> None:
         what = f"model '{name}'"
         entry = dict(expect_map(entry, what))
+        self.name = name
+        self.step: Path | None = None
+        if program:
+            expect("step" not in entry, f"{what} to have no 'step', for the program has its own",
+                   f"'{entry.get('step')}'")
+            self.settings, self.digest = flatten(entry, what), digest([*program, name])
+            return
         expect("step" in entry, f"{what} to have a 'step'", "none")
-        self.name, self.step = name, Path(entry.pop("step"))
+        self.step = Path(entry.pop("step"))
         self.settings = flatten(entry, what)
         try:
             self.content = self.step.read_bytes()
@@ -227,15 +272,25 @@ def digest(value: object) -> str:
 class Grid:
     """The runs of a grid file, in its order, each once."""
 
-    def __init__(self, path: str, keys: Sequence[str], overrides: Settings) -> None:
-        """`keys` are those of sparse-train, `overrides` settings of all runs."""
+    def __init__(self, path: str, keys: Callable[[Sequence[str]], Sequence[str]], overrides: Settings) -> None:
+        """`keys` returns those of a program, by default sparse-train; `overrides` are settings
+        of all runs."""
         self.path, self.overrides = path, overrides
-        self.keys = [*keys, *OWN, "sparsity"]
         grid = read_yaml(path, "grid")
         for section in grid:
             expect(section in SECTIONS,
                    f"a section of a grid{nearest(section, SECTIONS)}", f"'{section}'")
+        program = grid.get("program", "")
+        expect(isinstance(program, str) and ("program" not in grid or program.strip()),
+               "'program' to be a command", repr(program))
+        self.program = shlex.split(program)
+        self.keys = [*keys(self.program), *OWN, "sparsity"]
         self.output = grid.get("output")
+        self.measures = {name: Measure.of(name, entry) for name, entry
+                         in expect_map(grid.get("measures", {}), "'measures'").items()}
+        self.has_whole_seeds = grid.get("whole_seeds", "false") == "true"
+        expect(grid.get("whole_seeds", "false") in ("true", "false"),
+               "'whole_seeds' to be true or false", f"'{grid.get('whole_seeds')}'")
         expect(isinstance(grid.get("models"), dict), "the grid to have 'models'", "none")
         expect(isinstance(grid.get("runs"), list) and grid["runs"],
                "the grid to have a list of 'runs'", repr(grid.get("runs", "none")))
@@ -243,7 +298,8 @@ class Grid:
         config = read_yaml(grid["config"], "configuration") if "config" in grid else {}
         common = merge(OWN, {"seed": "0"}, flatten(config, "the configuration"),
                        flatten(grid.get("set", {}), "'set'"))
-        self.models = {name: Model(name, entry) for name, entry in grid["models"].items()}
+        self.models = {name: Model(name, entry, self.program)
+                       for name, entry in grid["models"].items()}
         methods = {name: flatten(entry, f"method '{name}'")
                    for name, entry in {**METHODS, **grid.get("methods", {})}.items()}
 
@@ -257,6 +313,9 @@ class Grid:
                 run = self.make_run(dict(zip(entry, chosen)), common, methods)
                 runs[run.folder()] = run
         self.runs = list(runs.values())
+        if self.has_whole_seeds:
+            seeds = list(dict.fromkeys(run.settings["seed"] for run in self.runs))
+            self.runs.sort(key=lambda run: seeds.index(run.settings["seed"]))
         self.varied = self.find_varied()
         self.plot = flatten(grid.get("plot", {}), "'plot'")
         for key in self.plot:
@@ -265,6 +324,13 @@ class Grid:
         self.predictions = grid.get("predictions", [])
         expect(isinstance(self.predictions, list), "'predictions' to be a list",
                repr(self.predictions))
+
+    def whole(self, done: Mapping[Run, Any]) -> list[Run]:
+        """Returns the runs that count of those in `done`: with whole seeds, the runs of seeds
+        of which every one is done."""
+        missing = {run.settings["seed"] for run in self.runs if run not in done}
+        return [run for run in self.runs if run in done
+                and not (self.has_whole_seeds and run.settings["seed"] in missing)]
 
     def find_varied(self) -> list[str]:
         """Returns the settings that tell runs apart whose axes and seeds do not."""
@@ -302,4 +368,4 @@ class Grid:
         block_shape(settings["block"])
         expect("steps" in settings, "the runs to have 'steps'", "none")
         number(settings["steps"], "'steps'", 0, kind=int)
-        return Run(model, method, settings)
+        return Run(model, method, settings, self.program)

@@ -2,7 +2,7 @@
 #
 # Runs what is to be run within a budget of cores and memory.
 
-"""A run is a process of sparse-train in a folder of its own.
+"""A run is a process of sparse-train, or of the grid's program, in a folder of its own.
 
 The folder is the only state. One with a summary is done; one with a checkpoint
 is resumed; any other begins again. So a sweep that was killed at any moment
@@ -19,6 +19,7 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -99,7 +100,7 @@ class Job:
         self.memory = 0
         self.killed: str | None = None
 
-    def start(self, train: str, settings: Settings, threads: int, lock: Lock) -> None:
+    def start(self, train: Sequence[str], settings: Settings, threads: int, lock: Lock) -> None:
         """Begins the run, or resumes it, with these settings beside its own."""
         self.folder.mkdir(parents=True, exist_ok=True)
         resume = any(self.folder.glob("checkpoint-*.safetensors"))
@@ -111,7 +112,7 @@ class Job:
             environment["CUDA_VISIBLE_DEVICES"] = self.gpu
         config = self.folder / "sweep.yaml"  # JSON is YAML
         config.write_text(json.dumps(sections(settings), indent=2, ensure_ascii=False) + "\n")
-        command = [train, "--config", str(config), "--resume" if resume else "--overwrite"]
+        command = [*train, "--config", str(config), "--resume" if resume else "--overwrite"]
         if shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "KILL", *command]
         with open(self.folder / "log.txt", "w") as log:
@@ -177,7 +178,7 @@ class Report(Protocol):
 class Sweep:
     """All runs of a grid, and what is known about how they go."""
 
-    def __init__(self, grid: Grid, folder: Path, train: str, budget: Budget, report: Report) -> None:
+    def __init__(self, grid: Grid, folder: Path, train: Sequence[str], budget: Budget, report: Report) -> None:
         self.grid, self.folder, self.train, self.budget, self.report = grid, folder, train, budget, report
         self.jobs_at_once = budget.jobs_at_once()
         self.going: list[Job] = []
@@ -188,23 +189,28 @@ class Sweep:
         for run in grid.runs:
             if run not in self.waiting:
                 summary = json.loads((self.path(run) / "summary.json").read_text())
-                self.peaks[run.kind()] = summary["peak_memory"]
-                self.seconds[run.kind()] = summary["median_step_time"] * summary["steps"]
+                # A program may say neither.
+                if peak := summary.get("peak_memory"):
+                    self.peaks[run.kind()] = peak
+                if pace := summary.get("median_step_time"):
+                    self.seconds[run.kind()] = pace * summary["steps"]
 
     def path(self, run: Run) -> Path:
         return self.folder / "runs" / run.folder()
 
-    def step(self, model: Model) -> Path:
-        """Returns the model's step as a file that sparse-train reads."""
+    def step(self, model: Model) -> dict[str, str]:
+        """Returns the model's step as a setting of sparse-train; a program has its own."""
+        if model.step is None:
+            return {}
         if model.step.suffix != ".gz":
-            return model.step
+            return {"step": str(model.step)}
         path = self.folder / "steps" / f"{model.digest}-{model.step.stem}"
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
             temporary = path.with_suffix(".tmp")
             temporary.write_bytes(model.content)
             temporary.rename(path)
-        return path
+        return {"step": str(path)}
 
     def need(self, run: Run) -> int:
         """Returns the memory that a run needs: what one of its kind took, or an
@@ -250,7 +256,7 @@ class Sweep:
         taken = {job.gpu for job in self.going}
         gpu = next((gpu for gpu in self.budget.gpus if gpu not in taken), None)
         job = Job(run, self.path(run), gpu)
-        job.start(self.train, {"step": str(self.step(run.model)), "compile.cache": str(self.folder / "compiled")},
+        job.start(self.train, {**self.step(run.model), "compile.cache": str(self.folder / "compiled")},
                   self.budget.threads, lock)
         self.waiting.remove(run)
         self.going.append(job)

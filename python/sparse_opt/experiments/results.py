@@ -11,7 +11,7 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sparse_opt.experiments.grid import Grid, Labels, Run
@@ -36,21 +36,34 @@ def undisturbed(metrics: Sequence[Line], key: str) -> tuple[float, int]:
     return min(times, default=0), len(times)
 
 
-def measure(folder: Path) -> Measures | None:
-    """Returns the measures of a run that is done; none if it is not."""
+def columns(grid: Grid) -> list[tuple[str, str, str]]:
+    """Returns (name, heading, unit) of what tables have of a run: those of the grid behind
+    the loss."""
+    own = [(name, entry.heading, entry.unit) for name, entry in grid.measures.items()]
+    return [MEASURES[0], *own, *MEASURES[1:]]
+
+
+def measure(folder: Path, own: Iterable[str] = ()) -> Measures | None:
+    """Returns the measures of a run that is done, and of its summary those that a grid has of
+    its `own`; none if it is not. What a program does not say is unknown."""
     try:
         summary = json.loads((folder / "summary.json").read_text())
         lines = (folder / "metrics.jsonl").read_text().splitlines()
         metrics = [json.loads(line) for line in lines]
     except (OSError, ValueError):
         return None
-    # None of a step that was compiled before the compiler counted them.
-    flops = summary.get("training_flops") or math.nan
+    def known(key: str) -> float:
+        value = summary.get(key)
+        return math.nan if value is None else value
+
     step, steps = undisturbed(metrics, "step_time")
     update, updates = undisturbed(metrics, "update_time")
-    return {"held_out": summary["held_out_end"], "flops": flops / 1e12,
-            "time": step * steps + update * updates, "step_ms": step * 1e3,
-            "memory": summary["peak_memory"] / 2**20}
+    # No FLOPs of a step that was compiled before the compiler counted them.
+    return {"held_out": summary["held_out_end"], **{name: known(name) for name in own},
+            "flops": (known("training_flops") or math.nan) / 1e12,
+            "time": step * steps + update * updates if steps else math.nan,
+            "step_ms": step * 1e3 if steps else math.nan,
+            "memory": known("peak_memory") / 2**20}
 
 
 class Group:
@@ -72,9 +85,7 @@ class Group:
 def group(grid: Grid, done: Mapping[Run, Measures]) -> list[Group]:
     """Returns the groups of the runs in `done`, which maps runs to measures."""
     groups: dict[tuple[str, ...], Group] = {}
-    for run in grid.runs:
-        if run not in done:
-            continue
+    for run in grid.whole(done):
         labels = {**run.labels(),
                   **{key: str(run.settings.get(key, "")) for key in grid.varied}}
         entry = groups.setdefault(tuple(labels.values()), Group(labels))
@@ -99,20 +110,22 @@ def digits(value: float) -> str:
     return f"{value:,.{max(0, 4 - before)}f}"
 
 
-def markdown(groups: Sequence[Group]) -> str:
-    """Returns a table with a row for each group."""
+def markdown(grid: Grid, groups: Sequence[Group]) -> str:
+    """Returns a table with a row for each group. Of a program it has what that says."""
     if not groups:
-        return "no run is done\n"
+        return "no seed is done\n" if grid.has_whole_seeds else "no run is done\n"
     names = list(groups[0].labels)
-    rows = [names + ["runs"] + [f"{heading} ({unit})" for _, heading, unit in MEASURES]]
+    shown = [column for column in columns(grid) if not grid.program
+             or not all(math.isnan(entry.mean(column[0])) for entry in groups)]
+    rows = [names + ["runs"] + [f"{heading} ({unit})" for _, heading, unit in shown]]
     for entry in groups:
         row = list(entry.labels.values()) + [str(len(entry.runs))]
-        for name, *_ in MEASURES:
-            if name == "held_out":
+        for name, *_ in shown:
+            is_outcome = name == "held_out" or name in grid.measures
+            text = digits(entry.mean(name))
+            if is_outcome and not math.isnan(entry.mean(name)):
                 text = f"{entry.mean(name):.4f}"
                 text += f" ± {entry.deviation(name):.4f}" if len(entry.runs) > 1 else ""
-            else:
-                text = digits(entry.mean(name))
             row.append(text)
         rows.append(row)
     return layout(rows, len(names))
@@ -132,12 +145,12 @@ def layout(rows: Sequence[Sequence[str]], left: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def table(groups: Sequence[Group]) -> str:
+def table(grid: Grid, groups: Sequence[Group]) -> str:
     """Returns a CSV with a row for each run, unrounded."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = list(groups[0].labels) if groups else []
-    writer.writerow(names + ["seed"] + [name for name, *_ in MEASURES])
+    writer.writerow(names + ["seed"] + [name for name, *_ in columns(grid)])
     for entry in groups:
         for seed, measures in entry.runs:
             writer.writerow([*entry.labels.values(), seed, *measures.values()])

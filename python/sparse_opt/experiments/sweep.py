@@ -2,17 +2,18 @@
 #
 # The command sparse-sweep.
 
-"""Runs a grid of sparse-train, and compares what comes out.
+"""Runs a grid of sparse-train, or of a program of yours, and compares what comes out.
 
     sparse-sweep GRID [--output DIR] [--set KEY=VALUE]... [--cores N]
-                 [--threads N] [--memory SIZE] [--gpus N,...] [--list]
+                 [--threads N] [--memory SIZE] [--gpus N,...] [--list] [--tables]
 
 Runs go side by side, each with N threads (1), within the budget of cores (all)
 and memory (what is free now; 4G, 500M). Killed at any moment and called again,
 it keeps what is done and resumes what is not. A run that fails is reported, the
 others go on, and the exit status is 1. With --gpus each run has one of these GPUs
 (as CUDA_VISIBLE_DEVICES names them) to itself, and memory is the host's. --set overrides a setting of all runs;
---list names the runs and trains none.
+--list names the runs, --tables prints the tables of those that are done, also while
+another sweep works; both train none.
 
 DIR holds runs/ (a folder of sparse-train for each), compiled/, and the results,
 named after the grid and renewed as runs finish: .csv (a row a run), .md (means
@@ -27,11 +28,12 @@ import argparse
 import math
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -50,10 +52,13 @@ def find_train() -> str:
         raise SweepError(str(error)) from None
 
 
-def known_keys(train: str) -> list[str]:
-    """Returns the keys of a configuration of sparse-train."""
-    text = subprocess.run([train, "--help"], check=True, capture_output=True, text=True).stdout
-    return re.findall(r"^  ([a-z_]+(?:\.[a-z_]+)*): ", text, re.MULTILINE)
+def known_keys(train: Sequence[str]) -> list[str]:
+    """Returns the keys of a configuration of sparse-train, or of a grid's program."""
+    try:
+        text = subprocess.run([*train, "--help"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SweepError(f"expected '{shlex.join(train)} --help' to say its keys, but got: {error}") from None
+    return re.findall(r"^  ([a-z_]\w*(?:\.[a-z_]\w*)*): ", text, re.MULTILINE)
 
 
 def parse_size(text: str) -> int:
@@ -149,19 +154,24 @@ class Results:
     def write(self) -> str:
         """Writes the tables and the plot of the runs that are done; returns the
         tables."""
-        done = {}
-        for run in self.grid.runs:
-            if measures := results.measure(self.folder / "runs" / run.folder()):
-                done[run] = measures
-        groups = results.group(self.grid, done)
-        text = results.markdown(groups)
-        if rows := list(predictions.rows(self.grid, groups)):
-            text += "\n" + results.layout([predictions.HEADINGS, *rows], predictions.WORDS)
-        write(self.path(".csv"), results.table(groups))
+        groups, text = self.read()
+        write(self.path(".csv"), results.table(self.grid, groups))
         write(self.path(".md"), text)
         if shown := [group for group in groups if matches(group.labels, self.grid.plot)]:
             write(self.path(".svg"), plot(shown))
         return text
+
+    def read(self) -> tuple[list[results.Group], str]:
+        """Returns the groups of the runs that are done, and the tables."""
+        done = {}
+        for run in self.grid.runs:
+            if measures := results.measure(self.folder / "runs" / run.folder(), self.grid.measures):
+                done[run] = measures
+        groups = results.group(self.grid, done)
+        text = results.markdown(self.grid, groups)
+        if claims := predictions.table(self.grid, groups):
+            text += "\n" + claims
+        return groups, text
 
 
 def read_budget(options: argparse.Namespace) -> Budget:
@@ -172,18 +182,22 @@ def read_budget(options: argparse.Namespace) -> Budget:
                   parse_gpus(options.gpus))
 
 
-def read_grid(options: argparse.Namespace, train: str) -> Grid:
+def command(program: Sequence[str]) -> list[str]:
+    """Returns what trains a run: a grid's program, or sparse-train."""
+    return list(program) or [find_train()]
+
+
+def read_grid(options: argparse.Namespace) -> Grid:
     for setting in options.set:
         expect("=" in setting, "--set KEY=VALUE", f"'{setting}'")
     overrides = dict(setting.split("=", 1) for setting in options.set)
-    grid = Grid(options.grid, known_keys(train), overrides)
+    grid = Grid(options.grid, lambda program: known_keys(command(program)), overrides)
     predictions.read(grid)
     return grid
 
 
 def sweep(options: argparse.Namespace) -> int:
-    train = find_train()
-    grid = read_grid(options, train)
+    grid = read_grid(options)
     if options.list:
         for run in grid.runs:
             print(run.folder())
@@ -192,10 +206,13 @@ def sweep(options: argparse.Namespace) -> int:
     if not output:
         raise GridError("expected the grid to have an 'output', or --output, but got none")
     folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
     outcome = Results(grid, folder)
+    if options.tables:
+        print(outcome.read()[1], end="")
+        return 0
+    folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder)
-    runs = Sweep(grid, folder, train, read_budget(options), Report(grid, outcome.write))
+    runs = Sweep(grid, folder, command(grid.program), read_budget(options), Report(grid, outcome.write))
     print(f"{len(grid.runs)} runs, {len(grid.runs) - len(runs.waiting)} done before; "
           f"{runs.jobs_at_once} at once, {runs.budget.memory >> 20} MiB", flush=True)
     runs.execute(lock)
@@ -222,6 +239,7 @@ def main() -> NoReturn:
     parser.add_argument("--memory", metavar="SIZE")
     parser.add_argument("--gpus", metavar="N,...")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--tables", action="store_true")
     parser.error = refuse  # type: ignore[method-assign]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:

@@ -31,7 +31,7 @@ for say, better, than, claim in [
                                  "method dense, density 1"],
            "half beats a tenth": ["method gentle, density 0.5, block 16",
                                   f"method dynamic, density 0.1, block {than[1]}"]}[say]
-    expected.append([say, *row, "", f"{mean:+.4f} ± {error:.4f}", f"{(a > 0) + (b > 0)} of 2",
-                     verdict])
+    expected.append([say, *row, "", "held-out loss (nats)", f"{mean:+.4f} ± {error:.4f}",
+                     f"{2 * error:.4f}", f"{(a > 0) + (b > 0)} of 2", verdict])
 assert not any(math.isnan(value) for value in loss.values())
 assert found == expected, f"expected {expected}, but got {found}"
