@@ -4,7 +4,7 @@
 
 #include "bsr/Analysis/Windows.h"
 #include "bsr/Analysis/Slices.h"
-#include "bsr/Dialect/Schedules.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -167,7 +167,7 @@ static std::optional<Term> getTerm(Value value) {
 /// type, none of which is rounded on the way, and nothing says another way.
 static bool canSumUp(SpMMOp op) {
   Type type = op.getY().getType().getElementType();
-  return op->hasOneUse() && !op->hasAttr(ProductSchedule::name) &&
+  return op->hasOneUse() && !attrs::schedule.isOn(op) &&
          !op.getBias() && !op.getNumBatchDims() && op.getFeatureDim() == 0 &&
          op.getX().getType().getRank() == 2 && (type.isF32() || type.isF64()) &&
          getElementTypeOrSelf(op.getX()) == type &&
