@@ -5,6 +5,7 @@
 #include "StepFile.h"
 #include "InputFile.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -38,4 +39,19 @@ Expected<OwningOpRef<ModuleOp>> tools::parseStep(StringRef path,
     return createStringError("expected '" + path +
                              "' to be a step, but got the errors above");
   return std::move(module);
+}
+
+llvm::Error tools::addMark(OpPassManager &pm, const std::string &mark) {
+  std::unique_ptr<Pass> pass = bsr::createBSRMark();
+  std::string reason;
+  auto onError = [&](const llvm::Twine &message) {
+    reason = message.str();
+    return failure();
+  };
+  if (failed(pass->initializeOptions(mark, onError)))
+    return createStringError(
+        "expected --mark to be options of bsr-mark, but got '" + mark + "'" +
+        (reason.empty() ? "" : " (" + reason + ")"));
+  pm.addPass(std::move(pass));
+  return llvm::Error::success();
 }

@@ -7,6 +7,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -20,6 +21,9 @@ void printDiagnostic(const llvm::SMDiagnostic &diagnostic, void *);
 llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 parseStep(llvm::StringRef path, llvm::SourceMgr &sources,
           mlir::MLIRContext &context);
+
+/// Adds the pass that marks weights as `mark` says, options of `bsr-mark`.
+llvm::Error addMark(mlir::OpPassManager &pm, const std::string &mark);
 
 } // namespace tools
 

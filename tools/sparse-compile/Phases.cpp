@@ -3,6 +3,7 @@
 // What sparse-compile does for processors and for GPUs alike.
 
 #include "Phases.h"
+#include "../StepFile.h"
 #include "Output.h"
 #include "PassTimes.h"
 #include "mlir/IR/Verifier.h"
@@ -110,17 +111,8 @@ Error bsr::lower(ModuleOp module, const CommandLine &options,
   for (const std::string &mark : options.marks) {
     if (isOfAttention(mark))
       continue;
-    std::unique_ptr<Pass> pass = createBSRMark();
-    std::string reason;
-    auto onError = [&](const llvm::Twine &message) {
-      reason = message.str();
-      return failure();
-    };
-    if (failed(pass->initializeOptions(mark, onError)))
-      return createStringError(
-          "expected --mark to be options of bsr-mark, but got '" + mark + "'" +
-          (reason.empty() ? "" : " (" + reason + ")"));
-    pm.addPass(std::move(pass));
+    if (Error error = tools::addMark(pm, mark))
+      return error;
   }
   build(pm);
   return run(pm, module, options);

@@ -76,17 +76,8 @@ static cl::opt<uint64_t>
 static Error makeSparse(ModuleOp module) {
   PassManager pm(module.getContext());
   for (const std::string &mark : marks) {
-    std::unique_ptr<Pass> pass = createBSRMark();
-    std::string reason;
-    auto onError = [&](const llvm::Twine &message) {
-      reason = message.str();
-      return failure();
-    };
-    if (failed(pass->initializeOptions(mark, onError)))
-      return createStringError(
-          "expected --mark to be options of bsr-mark, but got '" + mark + "'" +
-          (reason.empty() ? "" : " (" + reason + ")"));
-    pm.addPass(std::move(pass));
+    if (Error error = tools::addMark(pm, mark))
+      return error;
   }
   ToSparseOptions options;
   buildToSparsePipeline(pm, options);
