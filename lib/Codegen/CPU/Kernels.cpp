@@ -418,8 +418,8 @@ void cpu::emitNest(Emitter &e, ArrayRef<Operation *> roots,
                    const DenseMap<Value, Value> &outputs,
                    const PatternViews &patterns) {
   Operation *op = roots.front();
-  if (std::optional<SummedWindows> windows = SummedWindows::get(op))
-    emitSummedWindows(e, *windows, outputs.lookup(op->getResult(0)), patterns);
+  if (SummedWindows::get(op))
+    emitSummedWindows(e, op, outputs.lookup(op->getResult(0)), patterns);
   else if (isPointwise(op))
     emitPointwise(e, roots, outputs);
   else if (auto generic = dyn_cast<linalg::GenericOp>(op)) {

@@ -23,10 +23,11 @@ namespace {
 /// to what another one computes.
 class SumEmitter {
 public:
-  SumEmitter(Emitter &e, const SummedWindows &windows, Value output,
-             const PatternViews &patterns)
-      : e(e), windows(windows), op(windows.product), output(output),
-        pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
+  SumEmitter(Emitter &e, const SummedWindows &windows, int64_t elements,
+             Value output, const PatternViews &patterns)
+      : e(e), windows(windows), op(windows.product), elements(elements),
+        output(output), pattern(op.getPattern().getType()),
+        walked(getView(!op.getTranspose())),
         view(patterns.at({op.getPattern(), walked})),
         type(op.getY().getType().getElementType()) {}
   void emit();
@@ -38,7 +39,8 @@ private:
   Emitter &e;
   const SummedWindows &windows;
   SpMMOp op;
-  Value output;
+  int64_t elements; // of a line
+  Value output;     // which may lie in panels
   PatternType pattern;
   View walked;
   PatternView view;
@@ -101,7 +103,6 @@ void SumEmitter::emitTile(ArrayRef<Index> lanes) {
 
 /// Tiles of a few vectors, then what is left, in powers of two.
 void SumEmitter::emit() {
-  int64_t elements = cast<MemRefType>(output.getType()).getDimSize(1);
   int64_t panels = tilePanels * 32 / type.getIntOrFloatBitWidth();
   int64_t panel = e.target.panel(), tile = panels * panel;
   if (int64_t tiles = elements / tile)
@@ -125,7 +126,9 @@ void SumEmitter::emit() {
   }
 }
 
-void cpu::emitSummedWindows(Emitter &e, const SummedWindows &windows,
-                            Value output, const PatternViews &patterns) {
-  SumEmitter(e, windows, output, patterns).emit();
+void cpu::emitSummedWindows(Emitter &e, Operation *sum, Value output,
+                            const PatternViews &patterns) {
+  auto type = cast<RankedTensorType>(sum->getResult(0).getType());
+  SumEmitter(e, *SummedWindows::get(sum), type.getDimSize(1), output, patterns)
+      .emit();
 }

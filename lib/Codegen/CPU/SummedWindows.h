@@ -11,8 +11,9 @@
 
 namespace mlir::bsr::cpu {
 
-/// Emits `windows`, the product with the sum, into `output`.
-void emitSummedWindows(Emitter &e, const SummedWindows &windows, Value output,
+/// Emits `sum`, which adds up windows that a product makes, and the product,
+/// into `output`.
+void emitSummedWindows(Emitter &e, Operation *sum, Value output,
                        const PatternViews &patterns);
 
 } // namespace mlir::bsr::cpu

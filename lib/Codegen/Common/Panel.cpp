@@ -4,6 +4,7 @@
 
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Slices.h"
+#include "bsr/Analysis/Windows.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/Attributes.h"
@@ -37,12 +38,15 @@ static bool keepsPanels(Operation *op, int64_t panel) {
   return extents.size() < 2 || extents.back() % panel == 0;
 }
 
-/// True if views of `value` in a cluster begin and end with its panels of
-/// `panel` lanes: of others, vectors would lie across panels.
+/// True if what a cluster reads of `value` begins and ends with its panels of
+/// `panel` lanes: vectors would lie across others. A product whose windows are
+/// summed up reads tokens at the offset of each place.
 static bool isReadInPanels(Value value, int64_t panel) {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
-    return !isView(user) || (keepsPanels(user, panel) &&
-                             isReadInPanels(user->getResult(0), panel));
+    if (isView(user))
+      return keepsPanels(user, panel) &&
+             isReadInPanels(user->getResult(0), panel);
+    return !areSummedUp(user);
   });
 }
 

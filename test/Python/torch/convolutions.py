@@ -194,6 +194,73 @@ def check_steps(
     print(f"{kind.__name__} {str(dtype)[6:]}: {right}, {worst:.1e}, {products}", flush=True)
 
 
+def train_images(model: Any, optimizer: Any, batch: Any) -> Any:
+    optimizer.zero_grad()
+    x = model.images
+    for convolution in model.convolutions:
+        x = convolution(torch.relu(x))
+    loss = (x * batch).sum()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+IMAGES: list[tuple[tuple[int, ...], ...]] = [  # size, window, padding, dilation, block
+    ((13, 31), (3, 3), (1, 1), (1, 1), (1, 8)),
+    ((7, 30), (1, 5), (0, 2), (1, 1), (16, 8)),
+    ((15, 15), (3, 3), (1, 1), (1, 1), (8, 8)),
+    ((14, 14), (3, 3), (2, 2), (2, 2), (2, 4)),
+    ((62,), (5,), (2,), (1,), (8, 1)),
+    ((63,), (2,), (1,), (1,), (1, 1)),
+    ((62,), (3,), (2,), (1,), (8, 1)),
+    ((6, 7, 7), (3, 2, 3), (1, 1, 1), (1, 1, 1), (4, 16)),
+]
+
+
+def check_images(count: int, dtype: torch.dtype, bound: float) -> None:
+    """Gradients at images, after one convolution and after two: rows with their zeros are as long as
+    a panel, or as several, or as no number of panels."""
+    worst = 0.0
+    for size, window, padding, dilation, block in IMAGES:
+        torch.manual_seed(2)
+        channels = 1 if block[1] == 1 else 16
+        kind = (nn.Conv1d, nn.Conv2d, nn.Conv3d)[len(size) - 1]
+        model = nn.Module()
+        model.convolutions = nn.ModuleList(
+            kind(ins, 16, window, padding=padding, dilation=dilation, bias=count == 2)
+            for ins in [channels, 16][:count]
+        )
+        model.images = nn.Parameter(torch.randn(2, channels, *size))
+        model.to(dtype)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0625)
+        reference, reference_optimizer = twin(model, optimizer)
+        reference.double()
+        x = model.images
+        for convolution in model.convolutions:
+            x = convolution(x)
+        batch = torch.randn_like(x)
+        export = sparse_opt.torch.export(train_images, model, optimizer, batch)
+        dims = "row" + ",col" * (1 + len(size))
+        marks = [sparse_opt.Mark("convolutions.*weight$", block=block, density=0.3, dims=dims)]
+        step = sparse_opt.compile(export, marks, check=0, options=["-O", "1"])
+        before = {name: value.double() for name, value in step.state_dict().items()}
+        reference.load_state_dict(before)
+        step(batch)
+        train_images(reference, reference_optimizer, batch.double())
+        want, after = reference.images.detach(), step.state_dict()["images"].double()
+        moved = (want - before["images"]).abs().max()
+        worst = max(worst, float((after - want).abs().max() / moved))
+    right = "right" if worst < bound else "WRONG"
+    print(f"images, {count} {str(dtype)[6:]}: {right}, {worst:.1e}", flush=True)
+
+
+check_images(1, torch.float32, 1e-5)
+# CHECK-NEXT: images, 1 float32: right
+check_images(2, torch.float32, 1e-5)
+# CHECK-NEXT: images, 2 float32: right
+check_images(2, torch.float64, 1e-12)
+# CHECK-NEXT: images, 2 float64: right
+
 for checked in ((Net, (2, 3, 12, 12), MARKS), (Lines, (2, 16, 25, 24), LINES)):
     check_steps(checked[0], checked[1], [], torch.float32, 1e-5)
     check_steps(*checked, torch.float32, 1e-5)
