@@ -167,8 +167,8 @@ static std::optional<Term> getTerm(Value value) {
 /// type, none of which is rounded on the way, and nothing says another way.
 static bool canSumUp(SpMMOp op) {
   Type type = op.getY().getType().getElementType();
-  return op->hasOneUse() && !attrs::schedule.isOn(op) &&
-         !op.getBias() && !op.getNumBatchDims() && op.getFeatureDim() == 0 &&
+  return op->hasOneUse() && !attrs::schedule.isOn(op) && !op.getBias() &&
+         !op.getNumBatchDims() && op.getFeatureDim() == 0 &&
          op.getX().getType().getRank() == 2 && (type.isF32() || type.isF64()) &&
          getElementTypeOrSelf(op.getX()) == type &&
          getElementTypeOrSelf(op.getValues()) == type;

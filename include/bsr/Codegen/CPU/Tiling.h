@@ -10,12 +10,12 @@
 
 namespace mlir::bsr::cpu {
 
-/// Work items of a product, at least: each of 64 threads has its share. With 128
-/// a product was no slower on one thread either, but a step gained no more.
+/// Work items of a product, at least: each of 64 threads has its share. One
+/// thread took as long with 128 as well, but a step gained no more.
 constexpr int64_t minItems = 64;
 
-/// Of a dense product, which packs what its work items share: in more of them it
-/// packs more.
+/// Those of a dense product, which packs what its work items share: with more
+/// of them it packs more.
 constexpr int64_t minDenseItems = 32;
 
 /// The largest of `limit` and below that divides `extent`.
