@@ -231,6 +231,6 @@ def plot(groups: Sequence[Group]) -> str:
     for value in y.ticks():
         picture.text(left - 8, y(value) + 4, f"{value:g}", "end")
     middle = (TOP + BOTTOM) / 2
-    picture.text(20, middle, "held-out loss (nats per token)", "middle", INK,
+    picture.text(20, middle, "held-out loss (nats)", "middle", INK,
                  f' transform="rotate(-90 20 {middle})"')
     return svg(WIDTH, HEIGHT, picture.parts)
