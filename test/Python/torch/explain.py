@@ -74,7 +74,7 @@ for name, parameter in model.named_parameters():
 assert weights["up.weight"].flops == 3 * 2 * 8 * 16 * 32 and weights["table.weight"].flops == 0
 assert weights["conv.weight"].flops is weights["norm.weight"].share is None
 total = sum(w.share or 0 for w in export.weights)
-assert 0.8 < total < 1, total  # the rest is the convolution's
+assert 0.75 < total < 1, total  # the rest is the convolution's
 
 # CHECK: weight        shape      blocks          parameters  share of FLOPs
 # CHECK: norm.bias     [32]       -                       32               -

@@ -21,7 +21,7 @@ def _round(columns: int) -> int:
 
 
 MOST_WASTE = 1.25
-"""Elements of a line, at most, as a multiple of the windows that begin there."""
+"""Columns of a product, at most, as a multiple of the windows that are there to stay."""
 
 
 def _lengthen(x: torch.Tensor, low: int, high: int) -> torch.Tensor:
@@ -70,7 +70,7 @@ class Line:
 
     def is_short(self) -> bool:
         """Whether few columns are none of a window."""
-        return self.elements <= MOST_WASTE * self.images * math.prod(self.out)
+        return self.columns <= MOST_WASTE * self.images * math.prod(self.out)
 
     def _join(self, x: torch.Tensor, low: int, length: int) -> torch.Tensor:
         """Returns a line of `length` for each channel, `x` from element `low` on."""
