@@ -65,8 +65,10 @@ struct WorkAndSpan {
 };
 } // namespace
 
-/// Of the operations in `block`. A loop whose bounds are data counts as one of
-/// 16 iterations.
+/// The iterations that a loop counts as whose bounds are data.
+static constexpr int64_t unknownIterations = 16;
+
+/// Of the operations in `block`.
 static WorkAndSpan getWorkAndSpan(Block &block) {
   WorkAndSpan sum;
   for (Operation &op : block) {
@@ -78,14 +80,16 @@ static WorkAndSpan getWorkAndSpan(Block &block) {
       }
     double iterations = 1;
     if (auto loop = dyn_cast<scf::ForOp>(op))
-      iterations =
-          loop.getStaticTripCount().value_or(APInt(64, 16)).getZExtValue();
+      iterations = loop.getStaticTripCount()
+                       .value_or(APInt(64, unknownIterations))
+                       .getZExtValue();
     else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
       for (int64_t extent : linalgOp.getStaticLoopRanges())
-        iterations *= ShapedType::isDynamic(extent) ? 16 : extent;
+        iterations *=
+            ShapedType::isDynamic(extent) ? unknownIterations : extent;
     if (auto forall = dyn_cast<scf::ForallOp>(op))
       for (OpFoldResult extent : forall.getMixedUpperBound())
-        own.work *= getConstantIntValue(extent).value_or(16);
+        own.work *= getConstantIntValue(extent).value_or(unknownIterations);
     sum.work += own.work * iterations;
     sum.span += own.span * iterations;
   }
