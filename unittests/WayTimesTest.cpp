@@ -9,17 +9,15 @@
 
 using namespace mlir::bsr;
 
-namespace {
 /// Times of runs in which a way takes `share` of the own time, which `drifts`
 /// from the first to the last launch.
-WayTimes measure(int64_t share, int64_t drift = 0, int numRuns = 8) {
+static WayTimes measure(int64_t share, int64_t drift = 0, int numRuns = 8) {
   WayTimes times;
   for (int i = 0; i != numRuns; ++i)
     times.add(
         {1000 + 10 * i, share * (1000 + 10 * i) / 100, 1000 + 10 * i + drift});
   return times;
 }
-} // namespace
 
 TEST(WayTimesTest, WhatIsFasterInEachRunIsFaster) {
   WayTimes times = measure(90);
