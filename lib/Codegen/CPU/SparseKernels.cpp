@@ -4,6 +4,7 @@
 
 #include "SparseKernels.h"
 #include "bsr/Analysis/Windows.h"
+#include "bsr/Codegen/Common/RowLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -129,44 +130,14 @@ static void emitSample(Emitter &e, SampleOp op, Value output,
   });
 }
 
-/// A work item is some features side by side: it clears its columns of all
-/// rows, then adds the updates in order.
-static void emitScatterAdd(Emitter &e, ScatterAddOp op, Value output) {
-  RankedTensorType rows = op.getRows().getType();
-  ArrayRef<int64_t> tokens =
-      cast<RankedTensorType>(op.getIndices().getType()).getShape();
-  int64_t features = rows.getDimSize(1);
+/// A work item is some features side by side.
+static void emitVectorScatterAdd(Emitter &e, ScatterAddOp op, Value output) {
+  int64_t features = op.getRows().getType().getDimSize(1);
   int64_t chunk = std::min<int64_t>(2 * e.target.lanes,
                                     llvm::bit_floor<uint64_t>(features));
   auto emitChunk = [&](Value low, int64_t extent) {
-    Value zero = arith::ConstantOp::create(
-        e.b, e.loc, e.b.getZeroAttr(rows.getElementType()));
-    e.loop(rows.getDimSize(0), {}, [&](Index row, ValueRange) {
-      e.forLanes(low, extent, chunk, [&](Index f) {
-        e.store(zero, output, {row, f});
-      });
-      return SmallVector<Value>();
-    });
-    e.nest(tokens, {}, [&](ArrayRef<Index> at, ValueRange) {
-      Value row = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(),
-                                             e.read(op.getIndices(), at));
-      // Unsigned: a negative index is too large as well.
-      Value inside =
-          arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, row,
-                                e.constant(rows.getDimSize(0)));
-      auto guard = scf::IfOp::create(e.b, e.loc, inside);
-      e.scope([&] {
-        e.b.setInsertionPointToStart(guard.thenBlock());
-        e.forLanes(low, extent, chunk, [&](Index f) {
-          SmallVector<Index> from(at);
-          from.insert(from.begin() + op.getFeatureDim(), f);
-          Value update = e.broadcast(e.read(op.getUpdates(), from));
-          SmallVector<Index> to{Index::of(row), f};
-          Value sum = e.load(output, to);
-          e.store(arith::AddFOp::create(e.b, e.loc, sum, update), output, to);
-        });
-      });
-      return SmallVector<Value>();
+    emitScatterAdd(e, op, output, [&](llvm::function_ref<void(Index)> body) {
+      e.forLanes(low, extent, chunk, body);
     });
   };
   e.forall(features / chunk, [&](ArrayRef<Index> item) {
@@ -290,5 +261,5 @@ void cpu::emitSparse(Emitter &e, Operation *op, Value output,
       .Case([&](ReduceVecOp op) { emitReduceVec(e, op, output, patterns); })
       .Case([&](LiveOp op) { emitLive(e, op, output, patterns); })
       .Case([&](NumAbsentOp op) { emitNumAbsent(e, op, output, patterns); })
-      .Case([&](ScatterAddOp op) { emitScatterAdd(e, op, output); });
+      .Case([&](ScatterAddOp op) { emitVectorScatterAdd(e, op, output); });
 }

@@ -66,14 +66,6 @@ static void emitGeneric(Evaluator &e, linalg::GenericOp op,
   });
 }
 
-/// `tokens`, the place in all other dimensions, with `feature`.
-static SmallVector<Index> addFeature(ArrayRef<Index> tokens, int64_t dim,
-                                     Index feature) {
-  SmallVector<Index> place(tokens);
-  place.insert(place.begin() + dim, feature);
-  return place;
-}
-
 /// The extents of `activations` but that of its features.
 static SmallVector<int64_t> getTokens(Type activations, int64_t featureDim) {
   SmallVector<int64_t> extents(cast<RankedTensorType>(activations).getShape());
@@ -323,39 +315,6 @@ static void emitReduceVec(Evaluator &e, ReduceVecOp op, Value output,
   });
 }
 
-/// Zeros, then each update in its order; features do not depend on each other.
-static void emitScatterAdd(Evaluator &e, ScatterAddOp op, Value output) {
-  RankedTensorType rows = op.getRows().getType();
-  e.forEach(rows.getDimSize(1), [&](ArrayRef<Index> at) {
-    Index feature = at.front();
-    e.loop(rows.getDimSize(0), {}, [&](Index row, ValueRange) {
-      Value zero = getZeros(e, rows.getElementType(), 1).front();
-      e.store(zero, output, {row, feature});
-      return SmallVector<Value>();
-    });
-    auto add = [&](ArrayRef<Index> tokens, ValueRange) {
-      Value row = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(),
-                                             e.read(op.getIndices(), tokens));
-      // Unsigned: a negative index is too large as well.
-      Value inside =
-          arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, row,
-                                e.constant(rows.getDimSize(0)));
-      auto guard = scf::IfOp::create(e.b, e.loc, inside);
-      e.scope([&] {
-        e.b.setInsertionPointToStart(guard.thenBlock());
-        Value update = e.read(op.getUpdates(),
-                              addFeature(tokens, op.getFeatureDim(), feature));
-        SmallVector<Index> place{Index::of(row), feature};
-        Value sum = e.load(output, place);
-        sum = arith::AddFOp::create(e.b, e.loc, sum, update);
-        e.store(sum, output, place);
-      });
-      return SmallVector<Value>();
-    };
-    e.nest(getTokens(op.getUpdates().getType(), op.getFeatureDim()), {}, add);
-  });
-}
-
 void bsr::emitLoops(Evaluator &e, Operation *op,
                     const DenseMap<Value, Value> &outputs,
                     const PatternViews &patterns) {
@@ -371,7 +330,13 @@ void bsr::emitLoops(Evaluator &e, Operation *op,
       .Case([&](ReduceVecOp op) { emitReduceVec(e, op, output, patterns); })
       .Case([&](LiveOp op) { emitLive(e, op, output, patterns); })
       .Case([&](NumAbsentOp op) { emitNumAbsent(e, op, output, patterns); })
-      .Case([&](ScatterAddOp op) { emitScatterAdd(e, op, output); })
+      .Case([&](ScatterAddOp op) {
+        e.forEach(op.getRows().getType().getDimSize(1),
+                  [&](ArrayRef<Index> at) {
+                    emitScatterAdd(e, op, output,
+                                   [&](auto body) { body(at.front()); });
+                  });
+      })
       .Case([&](GatherRowsOp op) { emitGatherRows(e, op, output, patterns); })
       .Case([&](ScatterRowsOp op) {
         emitScatterRows(e, op, output, patterns, RowTokens::of(e, op, {}));

@@ -10,10 +10,9 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// `token` with `feature` as dimension `dim`.
-static SmallVector<Index> addFeature(ArrayRef<Index> token, int64_t dim,
-                                     Index feature) {
-  SmallVector<Index> place(token);
+SmallVector<Index> bsr::addFeature(ArrayRef<Index> tokens, int64_t dim,
+                                   Index feature) {
+  SmallVector<Index> place(tokens);
   place.insert(place.begin() + dim, feature);
   return place;
 }
@@ -239,4 +238,37 @@ void bsr::emitScoreRows(Evaluator &e, ScoreRowsOp op, Value output,
     Value norm = e.loop(block[rowDim], getZeros(e, sumType, 1), addRow).front();
     e.store(finishNorm(e, op.getNorm(), norm), output, at);
   });
+}
+
+void bsr::emitScatterAdd(
+    Evaluator &e, ScatterAddOp op, Value output,
+    llvm::function_ref<void(llvm::function_ref<void(Index)>)> forFeatures) {
+  RankedTensorType rows = op.getRows().getType();
+  int64_t numRows = rows.getDimSize(0);
+  Value zero = getZeros(e, rows.getElementType(), 1).front();
+  e.loop(numRows, {}, [&](Index row, ValueRange) {
+    forFeatures([&](Index feature) { e.store(zero, output, {row, feature}); });
+    return SmallVector<Value>();
+  });
+  auto addUpdates = [&](ArrayRef<Index> tokens, ValueRange) {
+    Value row = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(),
+                                           e.read(op.getIndices(), tokens));
+    // Unsigned: a negative index is too large as well.
+    Value isInside = arith::CmpIOp::create(
+        e.b, e.loc, arith::CmpIPredicate::ult, row, e.constant(numRows));
+    auto guard = scf::IfOp::create(e.b, e.loc, isInside);
+    e.scope([&] {
+      e.b.setInsertionPointToStart(guard.thenBlock());
+      forFeatures([&](Index feature) {
+        Value update = e.broadcast(e.read(
+            op.getUpdates(), addFeature(tokens, op.getFeatureDim(), feature)));
+        SmallVector<Index> place{Index::of(row), feature};
+        Value sum = e.load(output, place);
+        e.store(arith::AddFOp::create(e.b, e.loc, sum, update), output, place);
+      });
+    });
+    return SmallVector<Value>();
+  };
+  auto indices = cast<RankedTensorType>(op.getIndices().getType());
+  e.nest(indices.getShape(), {}, addUpdates);
 }

@@ -50,6 +50,16 @@ private:
   Value readLink(Index item);
 };
 
+/// `tokens`, the place in all other dimensions, with `feature` as dimension
+/// `dim`.
+SmallVector<Index> addFeature(ArrayRef<Index> tokens, int64_t dim,
+                              Index feature);
+
+/// Emits `op` into `output` for the features that `forFeatures` hands to its
+/// argument: clears them in all rows, then adds the updates in order.
+void emitScatterAdd(
+    Evaluator &e, ScatterAddOp op, Value output,
+    llvm::function_ref<void(llvm::function_ref<void(Index)>)> forFeatures);
 /// Emits `op` into `output`: a row of the result is one point's.
 void emitGatherRows(Evaluator &e, GatherRowsOp op, Value output,
                     const PatternViews &patterns);

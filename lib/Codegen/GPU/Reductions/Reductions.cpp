@@ -10,6 +10,7 @@
 #include "bsr/Analysis/MemoryReads.h"
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
+#include "bsr/Codegen/Common/RowLoops.h"
 #include "bsr/Codegen/GPU/Core/Model.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -525,9 +526,7 @@ static void emit(Evaluator &e, BlockScoresOp op, Value output) {
   SmallVector<int64_t> tokens(op.getA().getType().getShape());
   tokens.erase(tokens.begin() + featureDim);
   auto read = [&](Value x, ArrayRef<Index> at, Index feature) {
-    SmallVector<Index> indices(at);
-    indices.insert(indices.begin() + featureDim, feature);
-    return e.read(x, indices);
+    return e.read(x, addFeature(at, featureDim, feature));
   };
   auto takeTerms = [&](Index n, Index first, int64_t step) {
     auto [blockRow, blockCol] = e.split(n, grid[1]);

@@ -120,9 +120,8 @@ static void emitSums(ScatterAddOp op, RowTokens &tokens, Value output) {
             b, loc, b.getZeroAttr(rows.getElementType()));
         Value sum = tokens.addTokens(
             row, tokens.getFirst(row), zero, [&](ArrayRef<Index> token) {
-              SmallVector<Index> at(token);
-              at.insert(at.begin() + op.getFeatureDim(), taken);
-              return e.read(op.getUpdates(), at);
+              return e.read(op.getUpdates(),
+                            addFeature(token, op.getFeatureDim(), taken));
             });
         if (!isRagged)
           return e.store(sum, output, {row, feature});
