@@ -224,6 +224,9 @@ COMMANDS = {
         "/usr/bin/python3 test/Codegen/GPU/kernel_cases.py": Tested("Codegen/GPU/mutants.test"),
         "scripts/mutate-ptx sddmm.ptx": Tested("Codegen/GPU/mutants.test"),
     },
+    "docs/layers.md": {
+        "PYTHONPATH=python benchmarks/call-overhead": Tested("Python/torch/layers.py"),
+    },
     "docs/python.md": {
         "pip install": Skip("an index; check-python.sh installs the extras"),
         "step = ": TEXT,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -78,25 +79,49 @@ def gather(matrix: Matrix, pattern: Tensor, dense: Tensor) -> Tensor:
     return values
 
 
-# The versions of the patterns that were found right, by their addresses.
-_CHECKED: dict[int, tuple[int, int]] = {}
+class _Known(NamedTuple):
+    """A pattern that was found right."""
+
+    pattern: weakref.ref[Tensor]
+    version: int
+    matrix: Matrix
+    # The slots that have no block; None if all have one.
+    empty: Tensor | None
+
+
+# By their addresses, as layers have them.
+_KNOWN: dict[int, _Known] = {}
 
 # What the gradients of dense weights are made of, by the address of the layer's pattern,
 # for layers that keep it: copies of the input and of the gradient of the result.
 KEPT: dict[int, list[tuple[Tensor, Tensor]]] = {}
 
 
-def require_pattern(matrix: Matrix, pattern: Tensor) -> None:
-    """Raises `StepError` for a pattern that would have kernels read other memory: one of
-    another shape, one that was averaged or cast."""
-    key = pattern.data_ptr(), hash(matrix)
+def require_pattern(matrix: Matrix, pattern: Tensor) -> Tensor | None:
+    """Returns the slots without a block, or None if each has one.
+
+    Raises `StepError` for a pattern that would have kernels read other memory: one of another
+    shape, one that was averaged or cast."""
+    known = _KNOWN.get(pattern.data_ptr())
+    # What is written to inference tensors leaves no trace.
     version = -1 if pattern.is_inference() else pattern._version
-    if version >= 0 and _CHECKED.get(key[0]) == (key[1], version):
-        return
-    _gpu.require_indices(matrix, pattern.numpy())
-    if len(_CHECKED) > 100_000:
-        _CHECKED.clear()
-    _CHECKED[key[0]] = key[1], version
+    if (
+        known is not None
+        and known.pattern() is pattern
+        and known.version == version >= 0
+        and known.matrix is matrix
+    ):
+        return known.empty
+    indices = pattern.numpy()
+    _gpu.require_indices(matrix, indices)
+    stored = matrix.rows_of(indices)[2]
+    empty = None
+    if len(stored) < matrix.slots:
+        empty = torch.from_numpy(np.setdiff1d(np.arange(matrix.slots), stored))
+    if len(_KNOWN) > 100_000:
+        _KNOWN.clear()
+    _KNOWN[pattern.data_ptr()] = _Known(weakref.ref(pattern), version, matrix, empty)
+    return empty
 
 
 def threads() -> Threads:
@@ -171,15 +196,17 @@ def _flat(tensor: Tensor) -> Tensor:
 
 def _run(
     matrix: Matrix, wanted: Wanted, tokens: int, given: dict[str, Tensor], key: Tensor
-) -> None:
+) -> Tensor | None:
     """Computes what is wanted of tensors by name, where they lie; `key` is the pattern as its
-    layer has it."""
+    layer has it. Returns the slots whose gradients the kernel leaves as anything, if there are
+    any: those without a block."""
     if _gpu.has(key):
         _gpu.run(matrix, wanted, tokens, given, key)
-        return
-    require_pattern(matrix, key)
+        return None
+    empty = require_pattern(matrix, key)
     addresses = {name: tensor.data_ptr() for name, tensor in given.items()}
     _products.run(matrix, wanted, tokens, addresses, threads())
+    return empty
 
 
 def call(
@@ -345,30 +372,29 @@ def _gradients(
         dy, z, activation = _without_activation(dy, z, activation), None, ""
     if kept is not None:
         kept.append((x.detach().clone(), dy.detach().clone()))
-    total = torch.promote_types(weight.dtype, torch.float32)
-    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else x.new_empty(0)
-    dw = weight.new_zeros(weight.shape if wants_weight else 0, dtype=total)
-    db = weight.new_zeros(out_features if wants_bias else 0, dtype=total)
+    kind, none = weight.dtype, x.new_empty(0)
+    total = torch.promote_types(kind, torch.float32)
+    dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else none
+    dw = none
+    if wants_weight:
+        dw = torch.zeros_like(weight, dtype=total, memory_format=torch.contiguous_format)
+    db = weight.new_zeros(out_features, dtype=total) if wants_bias and wants_weight else none
     tokens = x.numel() // in_features
     if wants_bias and not wants_weight:
         db = dy.reshape(tokens, out_features).sum(0, dtype=total)
     if wants_x or wants_weight:
-        matrix = matrix_of(weight, out_features, in_features)
-        given = {"dy": _dense(dy), "x": _dense(x), "w": _flat(weight), "dx": dx}
-        given |= {"pattern": _flat(pattern), "dw": dw, "db": db}
+        given = {
+            "dy": _dense(dy), "x": _dense(x), "w": _flat(weight), "pattern": _flat(pattern),
+            "dx": dx, "dw": dw, "db": db,
+        }  # fmt: skip
         if z is not None:
             given["z"] = _dense(z)
-        bias = wants_bias and wants_weight
-        wanted = _backward_of(bias, wants_x, wants_weight, activation)
-        _run(matrix, wanted, tokens, given, pattern)
-        if wants_weight and not _gpu.has(pattern):
-            # Kernels leave anything in slots without a block.
-            stored = matrix.rows_of(pattern.numpy())[2]
-            if len(stored) < matrix.slots:
-                is_empty = np.ones(matrix.slots, np.bool_)
-                is_empty[stored] = False
-                dw[torch.from_numpy(is_empty)] = 0
-    return dx, dw.to(weight.dtype), db.to(weight.dtype)
+        matrix = matrix_of(weight, out_features, in_features)
+        wanted = _backward_of(wants_bias and wants_weight, wants_x, wants_weight, activation)
+        empty = _run(matrix, wanted, tokens, given, pattern)
+        if wants_weight and empty is not None:
+            dw[empty] = 0
+    return dx, dw if dw.dtype == kind else dw.to(kind), db if db.dtype == kind else db.to(kind)
 
 
 @torch.library.custom_op(

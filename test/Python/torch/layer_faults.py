@@ -166,6 +166,14 @@ for p, q in zip(other.state_dict().values(), layer.state_dict().values()):
     p.copy_(0.9 * p + 0.1 * q)
 # CHECK: expected the pattern of 16 blocks of 8x8 in 64x32, but got {{.*}}: a layer's weight and pattern belong together
 refuse(other, x)
+# A pattern that was right says nothing of another one at its address.
+numbers = layer.pattern.numpy().copy()
+first, whole = torch.from_numpy(numbers), layer(x)
+given = x, layer.weight, layer.bias, first, 64, 32
+assert torch.equal(torch.ops.sparse_opt.linear(*given), whole)
+numbers[layer.matrix.offsets[1]] = 1 << 20
+# CHECK: expected the pattern of 16 blocks of 8x8 in 64x32, but got {{.*}}: a layer's weight and pattern belong together
+refuse(torch.ops.sparse_opt.linear, *given[:3], torch.from_numpy(numbers), *given[4:])
 other = copy.deepcopy(layer)
 other.weight.data = other.weight.data[:2].clone()
 # CHECK: expected the pattern of 2 blocks of 8x8 in 64x32, but got 16 blocks in 2 slots

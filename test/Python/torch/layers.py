@@ -3,6 +3,9 @@
 # Block-sparse layers in loops of PyTorch's own, beside dense ones that are masked.
 
 # RUN: rm -rf %t && env SPARSE_OPT_CACHE=%t/cache %python -u %s %t 2>&1 | FileCheck %s
+# RUN: env SPARSE_OPT_CACHE=%t/cache %python %src_root/benchmarks/call-overhead --layer --calls 3 | FileCheck %s --check-prefix=HOST
+# HOST: no gradient: layer {{[0-9.]+}} us, nn.Linear {{[0-9.]+}} us, {{-?[0-9.]+}} us more
+# HOST-NEXT: gradient: layer {{[0-9.]+}} us, nn.Linear {{[0-9.]+}} us, {{-?[0-9.]+}} us more
 # RUN: env SPARSE_OPT_CACHE=%t/cache %python -m sparse_opt.cache | FileCheck %s --check-prefix=FULL
 # RUN: env SPARSE_OPT_CACHE=%t/cache %python -m sparse_opt.cache --clear | FileCheck %s --check-prefix=CLEARED
 # RUN: env SPARSE_OPT_CACHE=%t/cache %python -m sparse_opt.cache | FileCheck %s --check-prefix=EMPTY
