@@ -25,7 +25,7 @@ CASES += [("bf16", block) for block in [(1, 1), (16, 16), (64, 64), (16, 1)]]
 # A work item has several lines.
 CASES += [("f32", (8, 16), (70, 40))]
 # Instructions for pairs of bf16: blocks with and without pairs, and one of a line that is no tile.
-if "--emulate-instructions" in os.environ.get("BSR_COMPILE", "").split() or os.environ.get("BSR_PAIRS") == "1":
+if step.has_pairs():
     CASES = [("bf16", block) for block in
              [(1, 1), (2, 1), (1, 2), (4, 8), (8, 8), (16, 16), (64, 64), (16, 1), (6, 3), (10, 14)]]
 # What other vectors do differently, every other case shows, and every other number of tokens.

@@ -176,6 +176,13 @@ def is_gpu():
     return "--target=gpu" in os.environ.get("BSR_COMPILE", "")
 
 
+def has_pairs():
+    """True if kernels multiply pairs of bf16, as BSR_COMPILE asks for, or BSR_PAIRS=1 says."""
+    return os.environ.get("BSR_PAIRS") == "1" or any(
+        option == "--emulate-instructions" or option.startswith("--bf16-dots=")
+        for option in os.environ.get("BSR_COMPILE", "").split())
+
+
 def is_aarch64():
     """True if BSR_COMPILE asks for kernels of AArch64, which aarch64.py has emulated."""
     return "--target-triple=aarch64" in os.environ.get("BSR_COMPILE", "")

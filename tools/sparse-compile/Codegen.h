@@ -29,8 +29,9 @@ bool isForeign(const llvm::TargetMachine &machine);
 struct VectorUnit {
   int64_t bits;
   int64_t registers;
-  /// It has an instruction that multiplies pairs of bf16, for all widths.
-  bool hasBF16Dots;
+  /// It has an instruction that multiplies pairs of bf16, for all widths, and
+  /// multiplies bf16 faster by it than as f32.
+  bool hasBF16Dots, hasFastBF16Dots;
 };
 VectorUnit getVectorUnit(const llvm::TargetMachine &machine);
 

@@ -182,6 +182,14 @@ struct CommandLine {
       llvm::cl::desc("Let the step measure the time of each of its kernels "
                      "(sparse-train --timers prints it)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> bf16Dots{
+      "bf16-dots",
+      llvm::cl::desc(
+          "How products of bf16 are summed up: none, as f32; native, in pairs "
+          "by an instruction of the processor; emulated, as "
+          "--emulate-instructions does (default: native where the processor "
+          "is faster with it, else none)"),
+      llvm::cl::value_desc("none|native|emulated"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> emulateInstructions{
       "emulate-instructions",
       llvm::cl::desc("Make kernels for instructions that multiply pairs of "

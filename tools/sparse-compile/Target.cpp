@@ -19,11 +19,30 @@ using llvm::Error;
 using llvm::Expected;
 
 /// Whether `machine` has an instruction that multiplies pairs of bf16 for
-/// kernels with vectors of `bits`. AArch64 has one width of it.
-static bool hasDots(const llvm::TargetMachine &machine, int64_t bits) {
+/// kernels with vectors of `bits`, or one that is worth it. AArch64 has one
+/// width of it.
+static bool hasDots(const llvm::TargetMachine &machine, int64_t bits,
+                    bool isFast) {
   VectorUnit vectors = getVectorUnit(machine);
-  return vectors.hasBF16Dots &&
+  return (isFast ? vectors.hasFastBF16Dots : vectors.hasBF16Dots) &&
          (!machine.getTargetTriple().isAArch64() || bits == vectors.bits);
+}
+
+/// How products of bf16 are summed up, as the options say, or else `base`.
+static Expected<PairDots> getDots(const CommandLine &options, PairDots base) {
+  bool isGiven = options.bf16Dots.getNumOccurrences();
+  std::optional<PairDots> given = symbolizePairDots(options.bf16Dots);
+  if (isGiven && !given)
+    return createStringError("expected --bf16-dots to be none, native or "
+                             "emulated, but got '" +
+                             options.bf16Dots + "'");
+  if (!options.emulateInstructions)
+    return isGiven ? *given : base;
+  if (isGiven && given != PairDots::Emulated)
+    return createStringError("expected --bf16-dots=emulated with "
+                             "--emulate-instructions, but got '" +
+                             options.bf16Dots + "'");
+  return PairDots::Emulated;
 }
 
 /// `#bsr.cpu` as `own`, what the step says it is for, or else `machine` has it,
@@ -41,21 +60,24 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
         getCacheSizes(options.targetCpu == "host" && !isForeign(machine));
     base = CPUAttr::get(module.getContext(), vectors.bits, vectors.registers,
                         caches.first, caches.second,
-                        hasDots(machine, get(options.vectorBits, vectors.bits))
+                        hasDots(machine, get(options.vectorBits, vectors.bits),
+                                /*isFast=*/true)
                             ? PairDots::Native
                             : PairDots::None);
   }
+  Expected<PairDots> dots = getDots(options, base.getBf16Dots());
+  if (!dots)
+    return dots.takeError();
   auto target = CPUAttr::getChecked(
       [&] { return mlir::emitError(module.getLoc()); }, module.getContext(),
       get(options.vectorBits, base.getVectorBits()),
       get(options.numRegisters, base.getNumRegisters()),
       get(options.l1Bytes, base.getL1Bytes()),
-      get(options.l2Bytes, base.getL2Bytes()),
-      options.emulateInstructions ? PairDots::Emulated : base.getBf16Dots());
+      get(options.l2Bytes, base.getL2Bytes()), *dots);
   if (!target)
     return createStringError("expected a target, but got the errors above");
   if (target.getBf16Dots() == PairDots::Native &&
-      !hasDots(machine, target.getVectorBits()))
+      !hasDots(machine, target.getVectorBits(), /*isFast=*/false))
     return createStringError(
         "expected --target-cpu to be a processor with AVX512_BF16, or of "
         "AArch64 with BF16 and vectors of 128 bits, for a step with bf16_dots "
@@ -109,7 +131,8 @@ Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,
   SmallVector<const cl::Option *> absent;
   if (*target)
     absent.append({&options.vectorBits, &options.numRegisters, &options.l1Bytes,
-                   &options.l2Bytes, &options.emulateInstructions});
+                   &options.l2Bytes, &options.bf16Dots,
+                   &options.emulateInstructions});
   else if (!(target = getCPU(module, dyn_cast_or_null<CPUAttr>(own), options,
                              machine)))
     return target;

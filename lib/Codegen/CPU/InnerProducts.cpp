@@ -4,6 +4,7 @@
 
 #include "InnerProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -23,7 +24,9 @@ void InnerProducts::start(const Round &round, Index first) {
   if (!strip)
     return;
   int64_t panel = e.target.panel();
-  int64_t size = tokens.sliceLanes % panel ? e.target.lanes : panel;
+  int64_t size = isSplit                     ? 2 * e.target.lanes
+                 : tokens.sliceLanes % panel ? e.target.lanes
+                                             : panel;
   llvm::SaveAndRestore width(e.width, size);
   tokens.forRuns(
       e, round, 0, size, tokens.sliceLanes / size, {},
@@ -38,8 +41,11 @@ void InnerProducts::start(const Round &round, Index first) {
           Value value = e.read(stationary,
                                tokens.activations.at(at.leading, feature,
                                                      asVector(at.lane, size)));
-          e.store(e.convert(value, getElementTypeOrSelf(strip.getType())),
-                  strip, {Index::constant(number), asVector(at.number, size)});
+          value = isSplit
+                      ? splitLanes(e, value)
+                      : e.convert(value, getElementTypeOrSelf(strip.getType()));
+          e.store(value, strip,
+                  {Index::constant(number), asVector(at.number, size)});
         }
         return SmallVector<Value>();
       });
@@ -55,8 +61,8 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
   int64_t ways = std::max<int64_t>(1, CPUTarget::dotCols *
                                           e.target.tileVectors() / numSums);
   SmallVector<Value> totals;
-  for (const Tiles &run :
-       getVectors(tokens.sliceLanes, e.target.lanes * (hasPairs ? 2 : 1))) {
+  for (const Tiles &run : getVectors(
+           tokens.sliceLanes, e.target.lanes * (hasPairs || isSplit ? 2 : 1))) {
     int64_t size = run.size, vectors = run.count;
     // A lane of sums takes two tokens.
     bool usesPairs = hasPairs && canZip(e.target, size / 2);
@@ -75,45 +81,56 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
         Index lane = asVector(at.lane.plus(step * size), size);
         Index number = asVector(at.number.plus(step * size), size);
         auto read = [&](Value tensor, Index feature) {
-          return e.read(tensor,
-                        tokens.activations.at(at.leading, feature, lane));
+          Value tokensOf =
+              e.read(tensor, tokens.activations.at(at.leading, feature, lane));
+          return isSplit ? splitLanes(e, tokensOf) : tokensOf;
         };
         auto readHeld = [&](Index place) {
           return strip
                      ? e.load(strip, {place, number})
                      : read(stationary, e.multiplyAdd(place, 1, firstFeature));
         };
+        int64_t part = 0;
+        auto getPart = [&](Value x) -> Value {
+          return isSplit ? vector::ExtractStridedSliceOp::create(
+                               e.b, e.loc, x, part * size / 2, size / 2, 1)
+                         : x;
+        };
         auto add = [&](int64_t i, int64_t j, Value x, Value y) {
           int64_t entry = isTransposed ? j * numRows + i : i * cols + j;
           Value &sum = next[entry * spread + step % spread];
           sum = usesPairs ? addNeighbours(e, x, y, sum)
-                          : multiplyAdd(e, x, y, sum);
+                          : multiplyAdd(e, getPart(x), getPart(y), sum);
         };
         // The shorter side stays in registers.
         SmallVector<Value> factors;
-        if (numRows <= cols) {
+        if (numRows <= cols)
           for (Index row : rows)
             factors.push_back(read(streamed, row));
-          for (int64_t j = 0; j != cols; ++j) {
-            Value factor = readHeld(col.plus(j));
-            for (int64_t i = 0; i != numRows; ++i)
-              add(i, j, factors[i], factor);
-          }
-        } else {
+        else
           for (int64_t j = 0; j != cols; ++j)
             factors.push_back(readHeld(col.plus(j)));
-          for (int64_t i = 0; i != numRows; ++i) {
-            Value factor = read(streamed, rows[i]);
-            for (int64_t j = 0; j != cols; ++j)
-              add(i, j, factor, factors[j]);
-          }
+        for (; part != (isSplit ? 2 : 1); ++part) {
+          if (numRows <= cols)
+            for (int64_t j = 0; j != cols; ++j) {
+              Value factor = readHeld(col.plus(j));
+              for (int64_t i = 0; i != numRows; ++i)
+                add(i, j, factors[i], factor);
+            }
+          else
+            for (int64_t i = 0; i != numRows; ++i) {
+              Value factor = read(streamed, rows[i]);
+              for (int64_t j = 0; j != cols; ++j)
+                add(i, j, factor, factors[j]);
+            }
         }
       }
       return next;
     };
     SmallVector<Value> zeros;
     {
-      llvm::SaveAndRestore width(e.width, usesPairs ? size / 2 : size);
+      llvm::SaveAndRestore width(e.width,
+                                 usesPairs || isSplit ? size / 2 : size);
       zeros = getZeros(e, sumType, numSums * spread);
     }
     SmallVector<Value> sums = tokens.forRuns(e, round, run.base, size * unroll,

@@ -6,6 +6,7 @@
 #define BSR_CODEGEN_CPU_INNERPRODUCTS_H
 
 #include "PairProducts.h"
+#include "SplitLanes.h"
 #include "TokenRounds.h"
 
 namespace mlir::bsr::cpu {
@@ -21,7 +22,20 @@ public:
                 const TokenRounds &tokens, int64_t features, Type sumType)
       : e(e), streamed(streamed), stationary(stationary), tokens(tokens),
         features(features), sumType(sumType),
-        hasPairs(arePaired(e.target, streamed, stationary, sumType)) {}
+        hasPairs(arePaired(e.target, streamed, stationary, sumType)),
+        isSplit(canSplitTokens(e.target, streamed, stationary,
+                               tokens.activations.tokens, sumType)) {}
+
+  /// Whether vectors of tokens of both operands are split (`SplitLanes.h`): in
+  /// which order tokens are summed up does not matter.
+  static bool canSplitTokens(const CPUTarget &target, Value streamed,
+                             Value stationary, int64_t tokens, Type sumType) {
+    int64_t width = 2 * target.lanes;
+    return target.count >= 32 && tokens % width == 0 &&
+           !arePaired(target, streamed, stationary, sumType) &&
+           canSplit(streamed, sumType, width) &&
+           canSplit(stationary, sumType, width);
+  }
 
   /// Makes memory for a round of a strip; without it, tiles read `stationary`.
   void allocateStrip() {
@@ -47,6 +61,8 @@ private:
   Type sumType;
   /// Tokens are multiplied in pairs, where lanes allow it.
   bool hasPairs;
+  /// A vector of sums takes the even tokens of two, then the odd ones.
+  bool isSplit;
   Value strip;
   Index firstFeature;
 };

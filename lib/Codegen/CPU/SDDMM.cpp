@@ -16,6 +16,8 @@ using namespace mlir::bsr::cpu;
 /// Features of a strip of inner products, at most; and where each block has one
 /// streamed feature, so that the strip is all that it shares.
 static constexpr int64_t maxStripFeatures = 8, maxSharedFeatures = 16;
+/// Bytes of a strip that holds all tokens, at most: it lies on the stack.
+static constexpr int64_t maxStripBytes = 1 << 20;
 
 /// Outer products put columns of blocks in a strip. Of inner ones, the operand
 /// with fewer features is streamed again and again, line by line: it stays in
@@ -128,7 +130,14 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target, Walk walk)
   // strip holds.
   bool isRoundedOnce = sumType != outType;
   hasStrip = !isRoundedOnce && tokens.activations.tokens % lanes == 0;
-  int64_t tileCols = getDivisor(blockCols, CPUTarget::dotCols);
+  bool isSplit =
+      !isOuter && InnerProducts::canSplitTokens(
+                      target, a, b, tokens.activations.tokens, sumType);
+  // Of what is split, each streamed vector is converted for eight stationary
+  // ones, which a strip has converted.
+  bool isLow = isSplit && !alongRows && blockRows > 1;
+  int64_t tileCols =
+      getDivisor(blockCols, (isLow ? 2 : 1) * CPUTarget::dotCols);
   int64_t limit = blockRows == 1 ? maxSharedFeatures : maxStripFeatures;
   if (isOuter)
     stripFeatures = OuterProducts::getCols(blockCols, target);
@@ -142,13 +151,18 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target, Walk walk)
                     : getStripTokens(std::max(stripFeatures, limit), target),
                 target.panel());
 
-  hasStrip &= isOuter ||
-              4 * stripFeatures * tokens.size() <= 4 * target.streamedBytes();
+  int64_t stripBytes = 4 * stripFeatures * tokens.size();
+  if (isRoundedOnce && !isOuter && !arePaired(target, a, b, sumType))
+    hasStrip = tokens.activations.tokens % lanes == 0 &&
+               stripBytes <= std::min(target.secondCache / 4, maxStripBytes);
+  else
+    hasStrip &= isOuter || stripBytes <= 4 * target.streamedBytes();
 
   SmallVector<Tiles, 2> cols =
       tileWithRemainder(alongRows ? blockCols : stripFeatures, tileCols);
   SmallVector<Tiles, 2> rows =
-      tileEvenly(alongRows ? stripFeatures : blockRows, target.dotRows());
+      tileEvenly(alongRows ? stripFeatures : blockRows,
+                 isLow ? target.dotRows() / 2 : target.dotRows());
   stationaryBlock = alongRows ? blockRows : blockCols;
   streamedBlock = alongRows ? blockCols : blockRows;
   streamedTiles = alongRows ? cols : rows;

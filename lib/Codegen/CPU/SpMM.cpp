@@ -2,9 +2,10 @@
 //
 // Loop nests for bsr.spmm.
 
+#include "GatherNest.h"
 #include "LineReader.h"
 #include "PairProducts.h"
-#include "SparseKernels.h"
+#include "SplitLanes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -14,66 +15,21 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::cpu;
 
-/// How many bytes of rows lie between those that are prefetched and those that
-/// are read, and how many blocks at most, or rows if these are more: measured
-/// on Zen 5, where rows come from the third-level cache.
-static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
-                         maxRowsAhead = 16;
 /// Multiply-adds in a step over blocks of one row in order: one block has few.
 static constexpr int64_t maxMultiplyAdds = 32;
 
 namespace {
-/// The loops of a product: over lines of blocks, tiles of a line, and k-blocks,
-/// each as many stored blocks as the first-level cache holds.
-struct LoopNest {
-  /// By `given`, which has rows and panels. `isInMemory`: the values of `op`
-  /// are, and not computed from others; `isOrdered`: in the view's order.
-  LoopNest(SpMMOp op, CPUTarget target, const ProductSchedule &given,
-           bool isInMemory, bool isOrdered);
-
-  PatternType pattern;
-  View walked;
-  int64_t lines;
-  /// Features of a block along the lines, which are made, and across them,
-  /// which are read.
-  int64_t outBlock, inBlock;
-  Type sumType, outType;
-  /// The features of a line; the first of the tiles is a group of its own.
-  SmallVector<Tiles, 2> tiles;
-  /// The first tile of a line prefetches what the block needs that comes
-  /// `ahead` blocks later: of small blocks, it is not worth the instructions.
-  bool prefetches;
-  int64_t ahead;
-  /// The others do, too: rows of a line leave the first-level cache before they
-  /// read them.
-  bool rereads;
-  /// Each line prefetches as many rows of the next tile of lanes; none if two
-  /// do not stay in the second-level cache.
-  int64_t rowsOfNext = 0;
-  /// Lanes of a vector of a full tile, and vectors side by side: lines that are
-  /// too low for a tile of their own take several.
-  int64_t panel, panels;
-  /// Features of a block that are read in one step.
-  int64_t unroll;
-  /// Stored blocks of a k-block; 0 if all of a line are one k-block.
-  int64_t blocks;
-  /// Values are converted before they are multiplied; sums are rounded.
-  bool isWidened, isRounded;
-  /// Features are multiplied in pairs, where lanes allow it; pairs of values
-  /// that do not lie side by side in a block are packed first.
-  bool hasPairs, isPacked;
-};
-
 /// Gathers: a work item is a row of register tiles of lanes of one token slice,
 /// and lines of blocks of the output. For each line it walks the stored blocks,
 /// with a register tile of `rows` features x `panels` panels of accumulators.
 /// It takes a k-block for all tiles of the line; between k-blocks, partial sums
 /// are kept in the output.
-class SpMMEmitter : LoopNest {
+class SpMMEmitter : GatherNest {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               const ProductSchedule &given, Epilogue epilogue, Value ordered)
-      : LoopNest(op, e.target, given, !!e.getBuffer(op.getValues()), !!ordered),
+      : GatherNest(op, e.target, given, !!e.getBuffer(op.getValues()),
+                   !!ordered),
         e(e), op(op), output(output),
         view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
@@ -88,11 +44,12 @@ private:
     Index number;
     ArrayRef<Index> lanes;
   };
-  /// Features of a line that a tile makes, from `first` on.
+  /// Features of a line that a tile makes, from `first` on. The first tile
+  /// converts the rows of a k-block, for the others.
   struct Tile {
     Index first;
     int64_t rows;
-    bool prefetches;
+    bool prefetches, isFirst;
   };
 
   using LaneBody = llvm::function_ref<void(ArrayRef<Index>, Index)>;
@@ -104,9 +61,9 @@ private:
   void emitTile(const Line &line, const Tile &tile, Value low, Value high,
                 ValueRange inits);
   /// A block that the sums of a tile take in: its slot, its row of features,
-  /// and its number in `wide`.
+  /// its number in the view, and in the k-block.
   struct Block {
-    Index slot, position, number;
+    Index slot, position, number, inKBlock;
   };
   SmallVector<Value> emitBlock(const Line &line, const Tile &tile, Value low,
                                Value first, int64_t i, int64_t count,
@@ -114,7 +71,13 @@ private:
   SmallVector<Value> emitBlocks(const Line &line, const Tile &tile, Value low,
                                 Value from, Value to, int64_t count,
                                 ValueRange sums);
-  Value readX(const Line &line, const Block &block, Index feature, Index lane);
+  Value readX(const Line &line, const Tile &tile, const Block &block,
+              Index feature, int64_t vector);
+  Value readRow(const Line &line, const Index &position, Index feature,
+                Index lane);
+  SmallVector<Index> getRowPlace(const Block &block, Index feature,
+                                 int64_t vector);
+  void prefetchRow(const Line &line, const Index &position, Index feature);
   void multiply(const Line &line, const Tile &tile, const Block &block,
                 Index feature, MutableArrayRef<Value> sums);
   void multiplyPair(const Line &line, const Tile &tile, const Block &block,
@@ -132,8 +95,13 @@ private:
   Value readWeight(const Block &block, Index feature, Index output);
   Value readPair(const Block &block, Index feature, Index output);
   bool usesPairs() const { return hasPairs && canZip(e.target, e.width); }
-  /// Lanes of `sums` in the order of tokens.
-  Value inOrder(Value sums) { return usesPairs() ? unzip(e, sums) : sums; }
+  bool usesSplit() const { return isSplit && e.width == panel; }
+  /// `sums` rounded, with lanes in the order of tokens.
+  Value round(Value sums) {
+    if (usesSplit())
+      return joinLanes(e, sums, outType);
+    return e.convert(usesPairs() ? unzip(e, sums) : sums, outType);
+  }
   Index getEntry(Index row, Index col);
   Index getPacked(Index feature, Index output);
 
@@ -151,56 +119,10 @@ private:
   /// [blocks, entries], or packs them in pairs, once for all tiles, and keeps
   /// the sums of a line, [features, lanes], which it rounds once.
   Value wide, total;
+  /// The converted rows of a k-block, [features, lanes].
+  Value rows;
 };
 } // namespace
-
-LoopNest::LoopNest(SpMMOp op, CPUTarget target, const ProductSchedule &given,
-                   bool isInMemory, bool isOrdered)
-    : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
-      lines(pattern.getNumLines(walked)),
-      outBlock(pattern.getBlockExtent(walked)),
-      inBlock(pattern.getBlockExtent(getOther(walked))),
-      outType(op.getY().getType().getElementType()),
-      tiles(tileEvenly(outBlock, *given.rows)), panel(target.panel()),
-      panels(*given.panels), unroll(getDivisor(inBlock, 4)) {
-  OpBuilder b(op);
-  sumType = getSumType(
-      b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
-  isWidened = sumType != op.getValues().getType().getElementType();
-  isRounded = sumType != outType;
-  hasPairs =
-      inBlock % 2 == 0 && arePaired(target, op.getValues(), op.getX(), sumType);
-  isPacked = hasPairs && !op.getTranspose();
-  if (hasPairs)
-    unroll = 2 * getDivisor(inBlock / 2, 2);
-  int64_t element = hasPairs ? 2 : 4;
-  int64_t rows = element * inBlock * panels * panel;
-  int64_t features = inBlock * pattern.getNumLines(getOther(walked));
-  // A row of one cache line is prefetched once for the multiply-adds of a tile;
-  // of more, it would be an instruction for each few of them.
-  int64_t ofLine = pattern.getSlots() / lines * (rows + element * outBlock);
-  rereads =
-      isOrdered && rows <= lineBytes && ofLine > target.firstCache / 4 * 3;
-  if (isOrdered && 2 * rows * features <= target.secondCache)
-    rowsOfNext = llvm::divideCeil(features, lines);
-  if (tiles.front().count > 1 && !rereads) {
-    auto [base, size, count] = tiles.front();
-    tiles.front().count = 1;
-    tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
-  }
-  ahead = given.ahead.value_or(std::clamp<int64_t>(
-      prefetchedBytes / rows, 1, std::max(maxAhead, maxRowsAhead / inBlock)));
-  prefetches =
-      given.ahead ? ahead != 0 : inBlock * outBlock >= (inBlock == 1 ? 8 : 16);
-  // A line that is computed in one go leaves its sums in registers: what comes
-  // from another k-block is read from memory. Only values that have to be
-  // converted or packed, for all tiles at once, are worth that.
-  bool isPrepared =
-      isPacked || (isWidened && tiles.size() > 1 && !(hasPairs && isInMemory));
-  int64_t bytes = rows + element * inBlock * outBlock;
-  blocks =
-      isPrepared ? std::max<int64_t>(1, target.streamedBytes() / bytes) : 0;
-}
 
 /// The place of sum `number` of a tile from feature `first` of `line` on.
 SmallVector<Index> SpMMEmitter::getOutPlace(const Line &line, Index first,
@@ -240,7 +162,7 @@ Value SpMMEmitter::readWeight(const Block &block, Index feature, Index output) {
   if (isPacked) {
     auto [pair, within] = e.split(feature, 2);
     Index even = e.multiplyAdd(pair, 2, Index::constant(0));
-    return e.load(wide, {block.number,
+    return e.load(wide, {block.inKBlock,
                          e.multiplyAdd(getPacked(even, output), 1, within)});
   }
   Index row = feature, col = output;
@@ -248,7 +170,7 @@ Value SpMMEmitter::readWeight(const Block &block, Index feature, Index output) {
     std::swap(row, col);
   if (ordered)
     return e.load(ordered, {block.number, row, col});
-  return wide ? e.load(wide, {block.number, getEntry(row, col)})
+  return wide ? e.load(wide, {block.inKBlock, getEntry(row, col)})
               : e.read(op.getValues(), {block.slot, row, col});
 }
 
@@ -259,7 +181,7 @@ Value SpMMEmitter::readPair(const Block &block, Index feature, Index output) {
                 : wide   ? getEntry(output, feature)
                          : feature;
   place.lanes = true;
-  return wide ? e.load(wide, {block.number, place})
+  return wide ? e.load(wide, {block.inKBlock, place})
               : e.read(op.getValues(), {block.slot, output, place});
 }
 
@@ -271,6 +193,15 @@ void SpMMEmitter::prepare(Value from, Value to) {
     isPacked ? pack(slot, number) : copy(slot, number);
     return SmallVector<Value>();
   });
+}
+
+/// Vector `vector` of the row of `feature` of a block in `rows`.
+SmallVector<Index> SpMMEmitter::getRowPlace(const Block &block, Index feature,
+                                            int64_t vector) {
+  Index lane = Index::constant(vector * e.width);
+  lane.lanes = e.width > 1;
+  lane.align = e.width;
+  return {e.multiplyAdd(block.inKBlock, inBlock, feature), lane};
 }
 
 /// Values as they lie in a block, in the type that products take.
@@ -310,12 +241,37 @@ void SpMMEmitter::pack(Index slot, Index number) {
   });
 }
 
-Value SpMMEmitter::readX(const Line &line, const Block &block, Index feature,
-                         Index lane) {
-  feature = e.multiplyAdd(block.position, inBlock, feature);
-  if (windows.hasTable())
-    return windows.read(feature, lane);
-  return e.read(op.getX(), activations.at(line.leading, feature, lane));
+/// The row of `feature` of the blocks at `position`, as sums take it.
+Value SpMMEmitter::readRow(const Line &line, const Index &position,
+                           Index feature, Index lane) {
+  feature = e.multiplyAdd(position, inBlock, feature);
+  Value row =
+      windows.hasTable()
+          ? windows.read(feature, lane)
+          : e.read(op.getX(), activations.at(line.leading, feature, lane));
+  return usesSplit() ? splitLanes(e, row)
+         : rows      ? e.convert(row, sumType)
+                     : row;
+}
+
+Value SpMMEmitter::readX(const Line &line, const Tile &tile, const Block &block,
+                         Index feature, int64_t vector) {
+  if (rows && !tile.isFirst)
+    return e.load(rows, getRowPlace(block, feature, vector));
+  Value row = readRow(line, block.position, feature, line.lanes[vector]);
+  if (rows)
+    e.store(row, rows, getRowPlace(block, feature, vector));
+  return row;
+}
+
+void SpMMEmitter::prefetchRow(const Line &line, const Index &position,
+                              Index feature) {
+  for (Index lane : line.lanes)
+    e.prefetch(op.getX(),
+               activations.at(line.leading,
+                              e.multiplyAdd(position, inBlock, feature),
+                              lane.scalar()),
+               e.width);
 }
 
 /// Adds what `feature` of a block contributes to `sums`.
@@ -323,8 +279,8 @@ void SpMMEmitter::multiply(const Line &line, const Tile &tile,
                            const Block &block, Index feature,
                            MutableArrayRef<Value> sums) {
   SmallVector<Value> xs;
-  for (Index lane : line.lanes)
-    xs.push_back(readX(line, block, feature, lane));
+  for (int64_t vector : llvm::seq(line.lanes.size()))
+    xs.push_back(readX(line, tile, block, feature, vector));
   for (int64_t row = 0; row != tile.rows; ++row) {
     Value w = readWeight(block, feature, tile.first.plus(row));
     for (auto [vector, x] : llvm::enumerate(xs)) {
@@ -339,9 +295,9 @@ void SpMMEmitter::multiplyPair(const Line &line, const Tile &tile,
                                const Block &block, Index feature,
                                MutableArrayRef<Value> sums) {
   SmallVector<SmallVector<Value>> xs;
-  for (Index lane : line.lanes)
-    xs.push_back(zip(e, readX(line, block, feature, lane),
-                     readX(line, block, feature.plus(1), lane)));
+  for (int64_t vector : llvm::seq(line.lanes.size()))
+    xs.push_back(zip(e, readX(line, tile, block, feature, vector),
+                     readX(line, tile, block, feature.plus(1), vector)));
   for (int64_t row = 0; row != tile.rows; ++row) {
     Value pair = readPair(block, feature, tile.first.plus(row));
     for (auto [vector, x] : llvm::enumerate(xs)) {
@@ -360,11 +316,10 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   block.slot = Index::of(loadIndex(e, view.slot, number));
   block.position = Index::of(loadIndex(e, view.idx, number));
   Index nextSlot, nextPosition;
-  if (wide)
-    block.number = Index::of(
+  block.number = number;
+  if (wide || rows)
+    block.inKBlock = Index::of(
         arith::SubIOp::create(e.b, e.loc, e.materialize(number), low));
-  else if (ordered)
-    block.number = number;
   if (tile.prefetches) {
     // The last of the blocks that are prefetched is one of the pattern.
     Index last = getNextBlock(e, first, pattern, ahead + count - 1);
@@ -375,7 +330,7 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   return e.loop(inBlock / unroll, outer, [&](Index step, ValueRange carried) {
     SmallVector<Value> sums(carried);
     Index from = e.multiplyAdd(step, unroll, Index::constant(0));
-    if (tile.prefetches && !wide && !ordered)
+    if (tile.prefetches && (!wide || rows) && !ordered)
       e.prefetch(op.getValues(),
                  {nextSlot, Index::constant(0),
                   e.multiplyAdd(from, outBlock, Index::constant(0))},
@@ -385,13 +340,7 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
       Index k = from.plus(i);
       if (tile.prefetches)
         for (int64_t next : llvm::seq(together))
-          for (Index lane : line.lanes)
-            e.prefetch(op.getX(),
-                       activations.at(
-                           line.leading,
-                           e.multiplyAdd(nextPosition, inBlock, k.plus(next)),
-                           lane.scalar()),
-                       e.width);
+          prefetchRow(line, nextPosition, k.plus(next));
       if (together == 2)
         multiplyPair(line, tile, block, k, sums);
       else
@@ -420,7 +369,7 @@ void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
   SmallVector<Value> sums(inits);
   int64_t vectors =
       line.lanes.size() * std::max<int64_t>(1, e.width / e.target.lanes);
-  int64_t together = ordered ? maxMultiplyAdds / (tile.rows * vectors) : 1;
+  int64_t together = isOrdered ? maxMultiplyAdds / (tile.rows * vectors) : 1;
   if (together > 1) {
     Value count = arith::SubIOp::create(e.b, e.loc, high, low);
     Value rest =
@@ -434,8 +383,7 @@ void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
       e.store(sum, total, getSumPlace(line, tile.first, number));
       continue;
     }
-    Value rounded = e.convert(inOrder(sum), outType);
-    e.store(rounded, output, getOutPlace(line, tile.first, number));
+    e.store(round(sum), output, getOutPlace(line, tile.first, number));
   }
 }
 
@@ -443,7 +391,8 @@ void SpMMEmitter::forTiles(llvm::function_ref<void(const Tile &)> body) {
   for (const Tiles &group : tiles)
     e.loop(group.count, {}, [&](Index tile, ValueRange) {
       body({e.multiplyAdd(tile, group.size, Index::constant(group.base)),
-            group.size, prefetches && (rereads || group.base == 0)});
+            group.size, prefetches && (rereads || group.base == 0),
+            group.base == 0});
       return SmallVector<Value>();
     });
 }
@@ -483,8 +432,8 @@ void SpMMEmitter::emitKBlock(const Line &line, Value low, Value from,
 void SpMMEmitter::roundSums(const Line &line) {
   e.loop(outBlock, {}, [&](Index row, ValueRange) {
     for (int64_t number : llvm::seq(line.lanes.size())) {
-      Value sum = inOrder(e.load(total, getSumPlace(line, row, number)));
-      e.store(e.convert(sum, outType), output, getOutPlace(line, row, number));
+      Value sum = e.load(total, getSumPlace(line, row, number));
+      e.store(round(sum), output, getOutPlace(line, row, number));
     }
     return SmallVector<Value>();
   });
@@ -545,10 +494,12 @@ void SpMMEmitter::emitItems(
   int64_t parts = getParts(lines, others);
   extents.append({tiles, parts});
   e.forall(extents, [&](ArrayRef<Index> at) {
-    if (blocks)
+    if (blocks && (isPacked || isWidened))
       wide = e.allocate({blocks, inBlock * outBlock},
                         hasPairs ? e.b.getBF16Type() : sumType);
-    if (blocks && (isRounded || hasPairs))
+    if (blocks && isRowWidened)
+      rows = e.allocate({blocks * inBlock, panels * panel}, sumType);
+    if (blocks && (isRounded || hasPairs || isSplit))
       total = e.allocate({outBlock * panels, panel}, sumType);
     forLines(e, view, lines, parts, at.back(), [&](Index line) {
       forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {

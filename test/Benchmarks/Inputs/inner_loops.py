@@ -27,6 +27,11 @@ MOST = {
         "spmm/f32/8x1": (2.25, 0.76), "spmm_transposed/f32/8x1": (1.95, 0.62), "sddmm/f32/8x1": (1.9, 0.5),
         "sddmm/f32/16x1": (1.9, 0.5), "sddmm/f32/1x16": (1.9, 0.5), "sddmm/f32/1x1": (4.4, 1.65),
     },
+    # bf16 that is converted to f32.
+    "sapphirerapids": {
+        "spmm/bf16/16x16": (1.95, 0.37), "spmm_transposed/bf16/16x16": (1.97, 0.37),
+        "spmm/bf16/8x8": (1.8, 0.55),
+    },
 }
 
 for cpu, cases in MOST.items():

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The loops of a bsr.spmm that gathers.
+
+#include "GatherNest.h"
+#include "PairProducts.h"
+#include "SplitLanes.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
+
+/// How many bytes of rows lie between those that are prefetched and those that
+/// are read, and how many blocks at most, or rows if these are more: measured
+/// on Zen 5, where rows come from the third-level cache.
+static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
+                         maxRowsAhead = 16;
+
+GatherNest::GatherNest(SpMMOp op, CPUTarget target,
+                       const ProductSchedule &given, bool isInMemory,
+                       bool hasCopy)
+    : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
+      lines(pattern.getNumLines(walked)),
+      outBlock(pattern.getBlockExtent(walked)),
+      inBlock(pattern.getBlockExtent(getOther(walked))),
+      outType(op.getY().getType().getElementType()),
+      tiles(tileEvenly(outBlock, *given.rows)), panel(target.panel()),
+      panels(*given.panels), unroll(getDivisor(inBlock, 4)),
+      isOrdered(given.walk == Walk::OrderedGather) {
+  OpBuilder b(op);
+  sumType = getSumType(
+      b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
+  isWidened = !hasCopy && sumType != op.getValues().getType().getElementType();
+  isRounded = sumType != outType;
+  hasPairs =
+      inBlock % 2 == 0 && arePaired(target, op.getValues(), op.getX(), sumType);
+  isRowWidened = !hasPairs && sumType != op.getX().getType().getElementType();
+  isSplit = !hasPairs && canSplit(op.getX(), sumType, panel);
+  isPacked = hasPairs && !op.getTranspose();
+  if (hasPairs)
+    unroll = 2 * getDivisor(inBlock / 2, 2);
+  int64_t element = hasPairs ? 2 : 4;
+  int64_t rows = element * inBlock * panels * panel;
+  int64_t features = inBlock * pattern.getNumLines(getOther(walked));
+  // A row of one cache line is prefetched once for the multiply-adds of a tile;
+  // of more, it would be an instruction for each few of them.
+  int64_t ofLine = pattern.getSlots() / lines * (rows + element * outBlock);
+  rereads =
+      isOrdered && rows <= lineBytes && ofLine > target.firstCache / 4 * 3;
+  if (isOrdered && 2 * rows * features <= target.secondCache)
+    rowsOfNext = llvm::divideCeil(features, lines);
+  if (tiles.front().count > 1 && !rereads) {
+    auto [base, size, count] = tiles.front();
+    tiles.front().count = 1;
+    tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
+  }
+  ahead = given.ahead.value_or(std::clamp<int64_t>(
+      prefetchedBytes / rows, 1, std::max(maxAhead, maxRowsAhead / inBlock)));
+  prefetches =
+      given.ahead ? ahead != 0 : inBlock * outBlock >= (inBlock == 1 ? 8 : 16);
+  // A line that is computed in one go leaves its sums in registers: what comes
+  // from another k-block is read from memory. Only what has to be converted or
+  // packed, for all tiles at once, is worth that.
+  bool isConverted =
+      hasPairs ? isWidened && !isInMemory : isWidened || isRowWidened;
+  bool isPrepared = isPacked || (isConverted && tiles.size() > 1);
+  int64_t bytes = rows + element * inBlock * outBlock;
+  blocks =
+      isPrepared ? std::max<int64_t>(1, target.streamedBytes() / bytes) : 0;
+  // The rows of a k-block are read when its first tile converts them.
+  if (isRowWidened && !given.ahead)
+    ahead = std::max(ahead, blocks);
+}
