@@ -2,6 +2,7 @@
 //
 // Loop nests for bsr.spmm.
 
+#include "GatherLoops.h"
 #include "LineReader.h"
 #include "PairProducts.h"
 #include "SparseKernels.h"
@@ -14,66 +15,21 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::cpu;
 
-/// How many bytes of rows lie between those that are prefetched and those that
-/// are read, and how many blocks at most, or rows if these are more: measured
-/// on Zen 5, where rows come from the third-level cache.
-static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
-                         maxRowsAhead = 16;
 /// Multiply-adds in a step over blocks of one row in order: one block has few.
 static constexpr int64_t maxMultiplyAdds = 32;
 
 namespace {
-/// The loops of a product: over lines of blocks, tiles of a line, and k-blocks,
-/// each as many stored blocks as the first-level cache holds.
-struct LoopNest {
-  /// By `given`, which has rows and panels. `isInMemory`: the values of `op`
-  /// are, and not computed from others; `isOrdered`: in the view's order.
-  LoopNest(SpMMOp op, CPUTarget target, const ProductSchedule &given,
-           bool isInMemory, bool isOrdered);
-
-  PatternType pattern;
-  View walked;
-  int64_t lines;
-  /// Features of a block along the lines, which are made, and across them,
-  /// which are read.
-  int64_t outBlock, inBlock;
-  Type sumType, outType;
-  /// The features of a line; the first of the tiles is a group of its own.
-  SmallVector<Tiles, 2> tiles;
-  /// The first tile of a line prefetches what the block needs that comes
-  /// `ahead` blocks later: of small blocks, it is not worth the instructions.
-  bool prefetches;
-  int64_t ahead;
-  /// The others do, too: rows of a line leave the first-level cache before they
-  /// read them.
-  bool rereads;
-  /// Each line prefetches as many rows of the next tile of lanes; none if two
-  /// do not stay in the second-level cache.
-  int64_t rowsOfNext = 0;
-  /// Lanes of a vector of a full tile, and vectors side by side: lines that are
-  /// too low for a tile of their own take several.
-  int64_t panel, panels;
-  /// Features of a block that are read in one step.
-  int64_t unroll;
-  /// Stored blocks of a k-block; 0 if all of a line are one k-block.
-  int64_t blocks;
-  /// Values are converted before they are multiplied; sums are rounded.
-  bool isWidened, isRounded;
-  /// Features are multiplied in pairs, where lanes allow it; pairs of values
-  /// that do not lie side by side in a block are packed first.
-  bool hasPairs, isPacked;
-};
-
 /// Gathers: a work item is a row of register tiles of lanes of one token slice,
 /// and lines of blocks of the output. For each line it walks the stored blocks,
 /// with a register tile of `rows` features x `panels` panels of accumulators.
 /// It takes a k-block for all tiles of the line; between k-blocks, partial sums
 /// are kept in the output.
-class SpMMEmitter : LoopNest {
+class SpMMEmitter : GatherLoops {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               const ProductSchedule &given, Epilogue epilogue, Value ordered)
-      : LoopNest(op, e.target, given, !!e.getBuffer(op.getValues()), !!ordered),
+      : GatherLoops(op, e.target, given, !!e.getBuffer(op.getValues()),
+                    !!ordered),
         e(e), op(op), output(output),
         view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
@@ -99,6 +55,7 @@ private:
   void emitItems(int64_t tiles,
                  llvm::function_ref<void(Index, LaneBody)> forLanes);
   void emitLine(const Line &line);
+  void emitPanels(const Line &line);
   void emitKBlock(const Line &line, Value low, Value from, Value to);
   void forTiles(llvm::function_ref<void(const Tile &)> body);
   void emitTile(const Line &line, const Tile &tile, Value low, Value high,
@@ -153,54 +110,6 @@ private:
   Value wide, total;
 };
 } // namespace
-
-LoopNest::LoopNest(SpMMOp op, CPUTarget target, const ProductSchedule &given,
-                   bool isInMemory, bool isOrdered)
-    : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
-      lines(pattern.getNumLines(walked)),
-      outBlock(pattern.getBlockExtent(walked)),
-      inBlock(pattern.getBlockExtent(getOther(walked))),
-      outType(op.getY().getType().getElementType()),
-      tiles(tileEvenly(outBlock, *given.rows)), panel(target.panel()),
-      panels(*given.panels), unroll(getDivisor(inBlock, 4)) {
-  OpBuilder b(op);
-  sumType = getSumType(
-      b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
-  isWidened = sumType != op.getValues().getType().getElementType();
-  isRounded = sumType != outType;
-  hasPairs =
-      inBlock % 2 == 0 && arePaired(target, op.getValues(), op.getX(), sumType);
-  isPacked = hasPairs && !op.getTranspose();
-  if (hasPairs)
-    unroll = 2 * getDivisor(inBlock / 2, 2);
-  int64_t element = hasPairs ? 2 : 4;
-  int64_t rows = element * inBlock * panels * panel;
-  int64_t features = inBlock * pattern.getNumLines(getOther(walked));
-  // A row of one cache line is prefetched once for the multiply-adds of a tile;
-  // of more, it would be an instruction for each few of them.
-  int64_t ofLine = pattern.getSlots() / lines * (rows + element * outBlock);
-  rereads =
-      isOrdered && rows <= lineBytes && ofLine > target.firstCache / 4 * 3;
-  if (isOrdered && 2 * rows * features <= target.secondCache)
-    rowsOfNext = llvm::divideCeil(features, lines);
-  if (tiles.front().count > 1 && !rereads) {
-    auto [base, size, count] = tiles.front();
-    tiles.front().count = 1;
-    tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
-  }
-  ahead = given.ahead.value_or(std::clamp<int64_t>(
-      prefetchedBytes / rows, 1, std::max(maxAhead, maxRowsAhead / inBlock)));
-  prefetches =
-      given.ahead ? ahead != 0 : inBlock * outBlock >= (inBlock == 1 ? 8 : 16);
-  // A line that is computed in one go leaves its sums in registers: what comes
-  // from another k-block is read from memory. Only values that have to be
-  // converted or packed, for all tiles at once, are worth that.
-  bool isPrepared =
-      isPacked || (isWidened && tiles.size() > 1 && !(hasPairs && isInMemory));
-  int64_t bytes = rows + element * inBlock * outBlock;
-  blocks =
-      isPrepared ? std::max<int64_t>(1, target.streamedBytes() / bytes) : 0;
-}
 
 /// The place of sum `number` of a tile from feature `first` of `line` on.
 SmallVector<Index> SpMMEmitter::getOutPlace(const Line &line, Index first,
@@ -506,8 +415,6 @@ void SpMMEmitter::prefetchNext(const Line &line) {
 void SpMMEmitter::emitLine(const Line &line) {
   Value low = loadIndex(e, view.ptr, line.number);
   Value high = loadIndex(e, view.ptr, line.number.plus(1));
-  if (e.width == panel)
-    prefetchNext(line);
   if (!blocks)
     return forTiles([&](const Tile &tile) {
       emitTile(line, tile, low, high, getStart(line, tile));
@@ -523,6 +430,22 @@ void SpMMEmitter::emitLine(const Line &line) {
   });
   if (total)
     roundSums(line);
+}
+
+/// A line of full panels, or of what is left of tokens.
+void SpMMEmitter::emitPanels(const Line &line) {
+  if (e.width != panel)
+    return emitLine(line);
+  prefetchNext(line);
+  if (!halves)
+    return emitLine(line);
+  llvm::SaveAndRestore width(e.width, panel / 2);
+  for (int64_t half : {0, 1}) {
+    Index lane = line.lanes.front().plus(half * e.width);
+    lane.lanes = e.width > 1;
+    lane.align = e.width;
+    emitLine({line.leading, line.number, lane});
+  }
 }
 
 /// `number` is that of the first vector.
@@ -552,7 +475,7 @@ void SpMMEmitter::emitItems(
       total = e.allocate({outBlock * panels, panel}, sumType);
     forLines(e, view, lines, parts, at.back(), [&](Index line) {
       forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {
-        emitLine({at.drop_back(2), line, lanes});
+        emitPanels({at.drop_back(2), line, lanes});
         if (epilogue)
           emitEpilogue({at.drop_back(2), line, lanes}, number);
       });

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How the loops of a bsr.spmm that gathers are cut, by registers and caches.
+
+#include "GatherLoops.h"
+#include "PairProducts.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bsr::cpu;
+
+/// How many bytes of rows lie between those that are prefetched and those that
+/// are read, and how many blocks at most, or rows if these are more: measured
+/// on Zen 5, where rows come from the third-level cache.
+static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
+                         maxRowsAhead = 16;
+/// Bytes of the next panel's rows that a line prefetches, at most: of more
+/// prefetches at once, most wait for a buffer of the first-level cache.
+static constexpr int64_t maxShareBytes = 2048;
+
+GatherLoops::GatherLoops(SpMMOp op, CPUTarget target,
+                         const ProductSchedule &given, bool isInMemory,
+                         bool isOrdered)
+    : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
+      lines(pattern.getNumLines(walked)),
+      outBlock(pattern.getBlockExtent(walked)),
+      inBlock(pattern.getBlockExtent(getOther(walked))),
+      outType(op.getY().getType().getElementType()),
+      tiles(tileEvenly(outBlock, *given.rows)), panel(target.panel()),
+      panels(*given.panels), halves(tiles.front().size > CPUTarget::tileRows),
+      unroll(getDivisor(inBlock, 4)) {
+  OpBuilder b(op);
+  sumType = getSumType(
+      b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
+  isWidened = sumType != op.getValues().getType().getElementType();
+  isRounded = sumType != outType;
+  hasPairs =
+      inBlock % 2 == 0 && arePaired(target, op.getValues(), op.getX(), sumType);
+  isPacked = hasPairs && !op.getTranspose();
+  if (hasPairs)
+    unroll = 2 * getDivisor(inBlock / 2, 2);
+  int64_t element = hasPairs ? 2 : 4;
+  int64_t rows = element * inBlock * panels * panel / (halves ? 2 : 1);
+  int64_t features = inBlock * pattern.getNumLines(getOther(walked));
+  // A row of one cache line is prefetched once for the multiply-adds of a tile;
+  // of more, it would be an instruction for each few of them.
+  int64_t ofLine = pattern.getSlots() / lines * (rows + element * outBlock);
+  rereads =
+      isOrdered && rows <= lineBytes && ofLine > target.firstCache / 4 * 3;
+  int64_t share = llvm::divideCeil(features, lines);
+  int64_t panelBytes = element * panels * panel;
+  if (isOrdered && 2 * panelBytes * features <= target.secondCache &&
+      panelBytes * share <= maxShareBytes)
+    rowsOfNext = share;
+  if (tiles.front().count > 1 && !rereads) {
+    auto [base, size, count] = tiles.front();
+    tiles.front().count = 1;
+    tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
+  }
+  ahead = given.ahead.value_or(std::clamp<int64_t>(
+      prefetchedBytes / rows, 1,
+      std::max(maxAhead, maxRowsAhead * (halves ? 2 : 1) / inBlock)));
+  prefetches =
+      given.ahead ? ahead != 0 : inBlock * outBlock >= (inBlock == 1 ? 8 : 16);
+  // A line that is computed in one go leaves its sums in registers: what comes
+  // from another k-block is read from memory. Only values that have to be
+  // converted or packed, for all tiles at once, are worth that.
+  bool isPrepared =
+      isPacked || (isWidened && tiles.size() > 1 && !(hasPairs && isInMemory));
+  int64_t bytes = rows + element * inBlock * outBlock;
+  blocks =
+      isPrepared ? std::max<int64_t>(1, target.streamedBytes() / bytes) : 0;
+}
