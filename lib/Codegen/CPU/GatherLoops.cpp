@@ -16,7 +16,7 @@ static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
                          maxRowsAhead = 16;
 /// Bytes of the next panel's rows that a line prefetches, at most: of more
 /// prefetches at once, most wait for a buffer of the first-level cache.
-static constexpr int64_t maxShareBytes = 2048;
+static constexpr int64_t maxShareBytes = 4096;
 
 GatherLoops::GatherLoops(SpMMOp op, CPUTarget target,
                          const ProductSchedule &given, bool isInMemory,

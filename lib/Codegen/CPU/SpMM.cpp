@@ -415,6 +415,8 @@ void SpMMEmitter::prefetchNext(const Line &line) {
 void SpMMEmitter::emitLine(const Line &line) {
   Value low = loadIndex(e, view.ptr, line.number);
   Value high = loadIndex(e, view.ptr, line.number.plus(1));
+  if (e.width == panel)
+    prefetchNext(line);
   if (!blocks)
     return forTiles([&](const Tile &tile) {
       emitTile(line, tile, low, high, getStart(line, tile));
@@ -434,11 +436,9 @@ void SpMMEmitter::emitLine(const Line &line) {
 
 /// A line of full panels, or of what is left of tokens.
 void SpMMEmitter::emitPanels(const Line &line) {
-  if (e.width != panel)
+  if (e.width != panel || !halves)
     return emitLine(line);
   prefetchNext(line);
-  if (!halves)
-    return emitLine(line);
   llvm::SaveAndRestore width(e.width, panel / 2);
   for (int64_t half : {0, 1}) {
     Index lane = line.lanes.front().plus(half * e.width);
