@@ -93,9 +93,25 @@ TEST_F(SchedulesTest, TilesKeepUnitsBusy) {
 TEST_F(SchedulesTest, MoreRegistersHaveLowerTiles) {
   parseProducts(16, 16, 512, 32);
   EXPECT_EQ(getAlternatives(find<SpMMOp>()),
-            "gather 2x1; gather 3x1; gather 4x1; gather 1x2; gather 2x2; "
-            "gather 3x2; gather 1x3; gather 2x3; gather 1x4; gather 1x5; "
-            "gather 1x6; ");
+            "gather 2x1; gather 3x1; gather 4x1; gather 8x1; gather 1x2; "
+            "gather 2x2; gather 3x2; gather 1x3; gather 2x3; gather 1x4; "
+            "gather 1x5; gather 1x6; ");
+}
+
+TEST_F(SchedulesTest, LowBlocksAreOneTileOfHalfAPanel) {
+  for (int64_t cols : {6, 8, 12}) {
+    parseProducts(8, cols, 512, 32);
+    std::string distances = getDistances(find<SpMMOp>());
+    EXPECT_TRUE(StringRef(distances).starts_with(
+        ("gather " + Twine(cols) + "x1 0; ").str()))
+        << distances;
+  }
+  // Of fewer lanes, half a panel is half a cache line.
+  for (int64_t bits : {256, 128}) {
+    parseProducts(8, 8, bits, bits == 256 ? 16 : 32);
+    EXPECT_TRUE(
+        StringRef(getDistances(find<SpMMOp>())).starts_with("gather 6x1 0; "));
+  }
 }
 
 TEST_F(SchedulesTest, BlocksOfOneRowHaveOtherWalks) {

@@ -6,13 +6,19 @@ the bounds are those of operations.py. All kernels of a `bsr.spmm` sum up in one
 and have the same bits; those of a `bsr.sddmm` need not.
 """
 
+import os
+
 import numpy as np
 import step
 
 U = 2.0**-24
-LANES = 8  # of AVX2, and of the options that schedules.test gives
+OPTIONS = os.environ["BSR_COMPILE"]  # schedules.test gives registers
+LANES = 16 if "--vector-bits=512" in OPTIONS else 8
 GATHERS = [{}, {"rows": 4, "ahead": 1}, {"rows": 3, "panels": 2}, {"rows": 1, "panels": 5}, {"panels": 3, "ahead": 0},
            {"ahead": 64}]
+# Tiles of half a panel, where that is whole cache lines.
+if "--num-registers=32" in OPTIONS:
+    GATHERS += [{"rows": 12}, {"rows": 8, "ahead": 2}]
 
 
 def say(walk, numbers={}):

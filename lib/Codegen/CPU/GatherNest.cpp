@@ -15,6 +15,9 @@ using namespace mlir::bsr::cpu;
 /// on Zen 5, where rows come from the third-level cache.
 static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
                          maxRowsAhead = 16;
+/// Bytes of the next panel's rows that a line prefetches, at most: of more
+/// prefetches at once, most wait for a buffer of the first-level cache.
+static constexpr int64_t maxShareBytes = 4096;
 
 GatherNest::GatherNest(SpMMOp op, CPUTarget target,
                        const ProductSchedule &given, bool isInMemory,
@@ -25,7 +28,8 @@ GatherNest::GatherNest(SpMMOp op, CPUTarget target,
       inBlock(pattern.getBlockExtent(getOther(walked))),
       outType(op.getY().getType().getElementType()),
       tiles(tileEvenly(outBlock, *given.rows)), panel(target.panel()),
-      panels(*given.panels), unroll(getDivisor(inBlock, 4)),
+      panels(*given.panels), halves(tiles.front().size > CPUTarget::tileRows),
+      unroll(getDivisor(inBlock, 4)),
       isOrdered(given.walk == Walk::OrderedGather) {
   OpBuilder b(op);
   sumType = getSumType(
@@ -40,22 +44,26 @@ GatherNest::GatherNest(SpMMOp op, CPUTarget target,
   if (hasPairs)
     unroll = 2 * getDivisor(inBlock / 2, 2);
   int64_t element = hasPairs ? 2 : 4;
-  int64_t rows = element * inBlock * panels * panel;
+  int64_t rows = element * inBlock * panels * panel / (halves ? 2 : 1);
   int64_t features = inBlock * pattern.getNumLines(getOther(walked));
   // A row of one cache line is prefetched once for the multiply-adds of a tile;
   // of more, it would be an instruction for each few of them.
   int64_t ofLine = pattern.getSlots() / lines * (rows + element * outBlock);
   rereads =
       isOrdered && rows <= lineBytes && ofLine > target.firstCache / 4 * 3;
-  if (isOrdered && 2 * rows * features <= target.secondCache)
-    rowsOfNext = llvm::divideCeil(features, lines);
+  int64_t share = llvm::divideCeil(features, lines);
+  int64_t panelBytes = element * panels * panel;
+  if (isOrdered && 2 * panelBytes * features <= target.secondCache &&
+      panelBytes * share <= maxShareBytes)
+    rowsOfNext = share;
   if (tiles.front().count > 1 && !rereads) {
     auto [base, size, count] = tiles.front();
     tiles.front().count = 1;
     tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
   }
   ahead = given.ahead.value_or(std::clamp<int64_t>(
-      prefetchedBytes / rows, 1, std::max(maxAhead, maxRowsAhead / inBlock)));
+      prefetchedBytes / rows, 1,
+      std::max(maxAhead, maxRowsAhead * (halves ? 2 : 1) / inBlock)));
   prefetches =
       given.ahead ? ahead != 0 : inBlock * outBlock >= (inBlock == 1 ? 8 : 16);
   // A line that is computed in one go leaves its sums in registers: what comes

@@ -40,6 +40,9 @@ struct GatherNest {
   /// Lanes of a vector of a full tile, and vectors side by side: lines that are
   /// too low for a tile of their own take several.
   int64_t panel, panels;
+  /// A tile has more rows and half of a panel's vectors: the halves are taken
+  /// one after the other.
+  bool halves;
   /// Features of a block that are read in one step.
   int64_t unroll;
   /// Stored blocks of a k-block; 0 if all of a line are one k-block.

@@ -12,9 +12,8 @@ using namespace mlir::bsr::cpu;
 
 /// How many blocks later the rows of sums are needed that are prefetched.
 static constexpr int64_t ahead = 16;
-/// Blocks of a line that are taken at once: sums that hide how long a
-/// multiply-add takes, and rows of these in a step, at most.
-static constexpr int64_t together = 4, maxRows = 16;
+/// Rows of blocks that are taken in a step, at most.
+static constexpr int64_t maxRows = 16;
 
 namespace {
 /// A work item is a panel of tokens and all blocks. The blocks of a line read
@@ -32,6 +31,7 @@ public:
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
         outputs(pattern.getNumLines(getOther(walked))),
         block(pattern.getBlockExtent(walked)),
+        together(e.target.tileVectors() > 2 ? 3 : 4),
         prefetchesSums(4 * outputs * e.target.panel() > e.target.firstCache) {}
   void emit();
 
@@ -55,6 +55,10 @@ private:
   Activations activations;
   /// Features that are made, and those of a block that are read.
   int64_t outputs, block;
+  /// Blocks of a line that are taken at once, with sums enough to hide how long
+  /// a multiply-add takes. Of four vectors each, three blocks: stores of more
+  /// sums keep the next blocks waiting, as measured on Emerald Rapids.
+  int64_t together;
   /// The sums of a panel are more than the first-level cache keeps.
   bool prefetchesSums;
   /// The panel: its leading indices and its lanes.

@@ -56,6 +56,7 @@ private:
   void emitItems(int64_t tiles,
                  llvm::function_ref<void(Index, LaneBody)> forLanes);
   void emitLine(const Line &line);
+  void emitPanels(const Line &line);
   void emitKBlock(const Line &line, Value low, Value from, Value to);
   void forTiles(llvm::function_ref<void(const Tile &)> body);
   void emitTile(const Line &line, const Tile &tile, Value low, Value high,
@@ -474,6 +475,20 @@ void SpMMEmitter::emitLine(const Line &line) {
     roundSums(line);
 }
 
+/// A line of full panels, or of what is left of tokens.
+void SpMMEmitter::emitPanels(const Line &line) {
+  if (e.width != panel || !halves)
+    return emitLine(line);
+  prefetchNext(line);
+  llvm::SaveAndRestore width(e.width, panel / 2);
+  for (int64_t half : {0, 1}) {
+    Index lane = line.lanes.front().plus(half * e.width);
+    lane.lanes = e.width > 1;
+    lane.align = e.width;
+    emitLine({line.leading, line.number, lane});
+  }
+}
+
 /// `number` is that of the first vector.
 void SpMMEmitter::emitEpilogue(const Line &line, Index number) {
   e.loop(outBlock, {}, [&](Index row, ValueRange) {
@@ -503,7 +518,7 @@ void SpMMEmitter::emitItems(
       total = e.allocate({outBlock * panels, panel}, sumType);
     forLines(e, view, lines, parts, at.back(), [&](Index line) {
       forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {
-        emitLine({at.drop_back(2), line, lanes});
+        emitPanels({at.drop_back(2), line, lanes});
         if (epilogue)
           emitEpilogue({at.drop_back(2), line, lanes}, number);
       });

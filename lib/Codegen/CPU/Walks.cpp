@@ -101,9 +101,12 @@ static bool gathers(Walk walk) {
   return walk == Walk::Gather || walk == Walk::OrderedGather;
 }
 
-/// Whether registers have the sums of a tile of so many rows of so many panels.
-static bool hasRegisters(int64_t rows, int64_t panels) {
-  return rows * panels <= CPUTarget::tileRows;
+/// Rows of a register tile, at most, that takes so many panels of tokens: of
+/// one, twice as many where it takes half of it, which has to be whole cache
+/// lines.
+static int64_t getMaxRows(CPUTarget target, int64_t panels) {
+  bool hasHalves = panels == 1 && 2 * target.panel() % lineBytes == 0;
+  return CPUTarget::tileRows * (hasHalves ? 2 : 1) / panels;
 }
 
 ProductSchedule cpu::getSchedule(Operation *op, CPUTarget target) {
@@ -112,14 +115,22 @@ ProductSchedule cpu::getSchedule(Operation *op, CPUTarget target) {
     schedule.walk = getWalks(op, target).front();
   if (!gathers(*schedule.walk))
     return schedule;
-  int64_t block = getMadeBlock(cast<SpMMOp>(op));
+  auto spmm = cast<SpMMOp>(op);
+  int64_t block = getMadeBlock(spmm);
   // Lines that are too low for a tile of their own take several panels.
-  if (!schedule.panels)
-    schedule.panels = std::clamp<int64_t>(
-        4 / block, 1,
-        CPUTarget::tileRows / std::min(schedule.rows.value_or(1), block));
-  if (!schedule.rows)
-    schedule.rows = CPUTarget::tileRows / *schedule.panels;
+  if (!schedule.panels) {
+    int64_t rows = std::min(schedule.rows.value_or(1), block);
+    schedule.panels =
+        std::max<int64_t>(1, std::min(4 / block, CPUTarget::tileRows / rows));
+  }
+  if (schedule.rows)
+    return schedule;
+  // Lines of two tiles are one of half a panel, if there is such a tile: it
+  // reads rows once. Numbers that are converted are so for both tiles at once.
+  bool isHalf = block > CPUTarget::tileRows &&
+                block <= getMaxRows(target, *schedule.panels) &&
+                getElementTypeOrSelf(spmm.getValues().getType()).isF32();
+  schedule.rows = isHalf ? block : CPUTarget::tileRows / *schedule.panels;
   return schedule;
 }
 
@@ -138,9 +149,10 @@ LogicalResult cpu::verifySchedule(Operation *op, CPUTarget target) {
     return success();
   int64_t rows = schedule.rows.value_or(1),
           panels = schedule.panels.value_or(1);
-  if (!hasRegisters(rows, panels))
+  if (rows > getMaxRows(target, panels))
     return op->emitOpError("expected rows times panels of ")
-           << attrs::schedule.name << " to be at most " << CPUTarget::tileRows
+           << attrs::schedule.name << " to be at most "
+           << (panels == 1 ? getMaxRows(target, 1) : CPUTarget::tileRows)
            << ", as registers have sums, but got " << rows << " times "
            << panels;
   return success();
@@ -162,7 +174,7 @@ static void forTiles(SpMMOp op, CPUTarget target,
   int64_t mostPanels = std::clamp<int64_t>(activations.tokens / target.panel(),
                                            1, CPUTarget::tileRows);
   for (int64_t panels = 1; panels <= mostPanels; ++panels)
-    for (int64_t rows = 1; hasRegisters(rows, panels); ++rows)
+    for (int64_t rows = 1; rows <= getMaxRows(target, panels); ++rows)
       if (rows == getHeight(block, rows) &&
           rows * panels * target.tileVectors() >= sumsUnderWay)
         add(rows, panels);
