@@ -6,11 +6,13 @@ the bounds are those of operations.py. All kernels of a `bsr.spmm` sum up in one
 and have the same bits; those of a `bsr.sddmm` need not.
 """
 
+import os
+
 import numpy as np
 import step
 
 U = 2.0**-24
-LANES = 8  # of AVX2, and of the options that schedules.test gives
+LANES = 16 if "--vector-bits=512" in os.environ.get("BSR_COMPILE", "") else 8  # of AVX-512 or AVX2, as schedules.test says
 GATHERS = [{}, {"rows": 4, "ahead": 1}, {"rows": 3, "panels": 2}, {"rows": 1, "panels": 5}, {"panels": 3, "ahead": 0},
            {"ahead": 64}]
 
@@ -91,7 +93,8 @@ random = np.random.default_rng(0)
 for block, rows, cols, tokens in step.share([
         ((16, 16), 96, 64, (2, 128)), ((1, 1), 34, 26, (1024,)), ((8, 8), 96, 64, (128,)), ((8, 8), 40, 64, (2, 64)),
         ((1, 8), 21, 64, (2, 128)), ((8, 1), 64, 21, (256,)), ((5, 3), 40, 33, (256,)), ((16, 1), 48, 9, (128,)),
-        ((1, 1), 26, 34, (256,))]):
+        ((1, 1), 26, 34, (256,)), ((4, 4), 36, 52, (2, 128)), ((2, 16), 48, 64, (1024,)), ((12, 4), 60, 24, (256,)),
+        ((16, 16), 96, 128, (2, 512))]):
     names, compiled = make(rows, cols, tokens, block)
     grid = rows // block[0], cols // block[1]
     for label, mask in masks(random, grid).items():
