@@ -37,7 +37,7 @@ View cpu::getWalkedView(SDDMMOp op, Walk walk, CPUTarget target) {
 
 /// Multiply-adds before threads meet, at least: a tenth of a millisecond and
 /// more, so that it costs little.
-static constexpr int64_t minSweep = 1 << 24;
+static constexpr int64_t minSweep = 1 << 23;
 
 namespace {
 /// How a kernel goes through a sampled product: work items, tokens and tiles.
@@ -203,15 +203,15 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target, Walk walk)
           : std::max<int64_t>(1, CPUTarget::dotCols / (blockRows * blockCols));
 }
 
-/// What work items stream of some rounds stays in the second-level cache if all
-/// of them go through these before any goes through the next ones: one alone
-/// has too few lines to read it again. Where a round of it is larger, some of
-/// it stays.
+/// What work items stream of some rounds, half of the second-level cache, stays
+/// there if all of them go through these before any goes through the next ones:
+/// one alone has too few lines to read it again. Where a round of it is larger,
+/// some of it stays.
 void Tiling::divideRounds(SDDMMOp op, CPUTarget target) {
   auto streamed = cast<RankedTensorType>((alongRows ? b : a).getType());
   int64_t bytes = streamed.getDimSize(op.getFeatureDim()) * 4 * tokens.size();
   int64_t fitting =
-      std::max<int64_t>(3 * target.secondCache / 4 / bytes, grouped ? 1 : 0);
+      std::max<int64_t>(target.secondCache / 2 / bytes, grouped ? 1 : 0);
   int64_t work = op.getValues().getType().getNumElements() * tokens.size();
   if (work * fitting < minSweep)
     fitting = std::numeric_limits<int64_t>::max();
