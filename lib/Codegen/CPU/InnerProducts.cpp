@@ -21,6 +21,8 @@ static Index asVector(Index lane, int64_t size) {
 
 void InnerProducts::start(const Round &round, Index first) {
   firstFeature = first;
+  if (groups)
+    return startGroups(round);
   if (!strip)
     return;
   int64_t panel = e.target.panel();
@@ -152,6 +154,141 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
       Value &total = totals[first / group];
       total = arith::AddFOp::create(e.b, e.loc, total, part);
     }
+  }
+  return totals;
+}
+
+//===----------------------------------------------------------------------===//
+// Grouped strips
+//===----------------------------------------------------------------------===//
+
+void InnerProducts::allocateGroups(int64_t tiles, bool areTransposed) {
+  strip = e.allocate({features * tokens.size()}, sumType);
+  groups = features / stripVectors;
+  part = e.target.lanes / groups;
+  isTransposed = areTransposed;
+  adjacent = isTransposed ? part / CPUTarget::dotCols : stripVectors;
+  share = std::max<int64_t>(1, features / tiles);
+}
+
+Index InnerProducts::getStripPlace(Index token, int64_t vector) const {
+  return asVector(e.multiplyAdd(token.scalar(), features,
+                                Index::constant(vector * e.target.lanes)),
+                  e.target.lanes);
+}
+
+void InnerProducts::startGroups(const Round &round) {
+  int64_t lanes = e.target.lanes;
+  llvm::SaveAndRestore width(e.width, lanes);
+  tokens.forRuns(
+      e, round, 0, lanes, tokens.sliceLanes / lanes, {},
+      [&](const Tokens &at, ValueRange) {
+        for (int64_t vector = 0; vector != stripVectors; ++vector) {
+          SmallVector<Value> rows;
+          for (int64_t group = 0; group != groups; ++group) {
+            int64_t feature = (vector / adjacent * groups + group) * adjacent +
+                              vector % adjacent;
+            rows.push_back(e.read(
+                stationary,
+                tokens.activations.at(at.leading, firstFeature.plus(feature),
+                                      asVector(at.lane, lanes))));
+          }
+          for (auto [number, row] : llvm::enumerate(e.transpose(rows)))
+            e.store(row, strip,
+                    getStripPlace(at.number.plus(number * part), vector));
+        }
+        return SmallVector<Value>();
+      });
+}
+
+SmallVector<Value> InnerProducts::multiplyGroups(const Round &round,
+                                                 ArrayRef<Index> rows,
+                                                 ArrayRef<Index> prefetched,
+                                                 Index tile) {
+  int64_t lanes = e.target.lanes, panel = e.target.panel();
+  int64_t size = tokens.sliceLanes % panel ? lanes : panel;
+  // As many multiply-adds of a row as a panel has vectors.
+  int64_t step =
+      lanes *
+      getDivisor(size / lanes, std::max<int64_t>(1, stripVectors / groups));
+  SmallVector<int64_t> copies;
+  for (int64_t lane = 0; lane != lanes; ++lane)
+    copies.push_back(lane % part);
+  SmallVector<Index> next;
+  for (int64_t i = 0; i != share; ++i) {
+    Index number = e.multiplyAdd(tile, share, Index::constant(i));
+    next.push_back(e.multiplyAdd(e.split(number, features).second, 1,
+                                 firstFeature.plus(features)));
+  }
+  auto readRow = [&](const Tokens &at, Index row, Index lane) -> Value {
+    llvm::SaveAndRestore width(e.width, part);
+    Value value = e.read(
+        streamed, tokens.activations.at(at.leading, row, asVector(lane, part)));
+    if (part == lanes)
+      return value;
+    return vector::ShuffleOp::create(e.b, e.loc, value, value, copies);
+  };
+  auto emitStep = [&](const Tokens &at, Index number, ValueRange carried) {
+    SmallVector<Value> sums(carried);
+    Index lane = e.multiplyAdd(number, step, at.lane);
+    Index token = e.multiplyAdd(number, step, at.number);
+    for (Index feature : prefetched)
+      e.prefetch(streamed, tokens.activations.at(at.leading, feature, lane),
+                 step);
+    for (Index feature : next)
+      e.prefetch(stationary, tokens.activations.at(at.leading, feature, lane),
+                 step);
+    for (int64_t first = 0; first != step; first += part) {
+      SmallVector<Value> factors;
+      for (int64_t vector = 0; vector != stripVectors; ++vector)
+        factors.push_back(
+            e.load(strip, getStripPlace(token.plus(first), vector)));
+      Value *sum = sums.begin();
+      for (Index row : rows) {
+        Value value = readRow(at, row, lane.plus(first));
+        for (Value factor : factors) {
+          *sum = multiplyAdd(e, value, factor, *sum);
+          ++sum;
+        }
+      }
+    }
+    return sums;
+  };
+  llvm::SaveAndRestore width(e.width, lanes);
+  return sumGroups(
+      tokens.forRuns(e, round, 0, size, tokens.sliceLanes / size,
+                     getZeros(e, sumType, rows.size() * stripVectors),
+                     [&](const Tokens &at, ValueRange carried) {
+                       return e.loop(size / step, carried,
+                                     [&](Index number, ValueRange carried) {
+                                       return emitStep(at, number, carried);
+                                     });
+                     }));
+}
+
+/// Adds up the lanes of `sums`, those of all vectors of a row side by side.
+SmallVector<Value> InnerProducts::sumGroups(ArrayRef<Value> sums) {
+  SmallVector<Value> totals;
+  if (isTransposed) {
+    for (int64_t first = 0; first != stripVectors; first += adjacent) {
+      SmallVector<Value> values;
+      for (int64_t vector = first; vector != first + adjacent; ++vector)
+        for (size_t row = 0; row != sums.size(); row += stripVectors)
+          values.push_back(sums[row + vector]);
+      totals.push_back(e.sumLanes(values, groups));
+    }
+    return totals;
+  }
+  // Of each group, several rows have their sums side by side.
+  SmallVector<int64_t> order;
+  for (int64_t row = 0; row != part; row += stripVectors)
+    for (int64_t group = 0; group != groups; ++group)
+      for (int64_t vector = 0; vector != stripVectors; ++vector)
+        order.push_back(group * part + row + vector);
+  for (size_t first = 0; first != sums.size(); first += part) {
+    Value total = e.sumLanes(sums.slice(first, part), groups);
+    totals.push_back(
+        vector::ShuffleOp::create(e.b, e.loc, total, total, order));
   }
   return totals;
 }

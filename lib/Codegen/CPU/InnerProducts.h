@@ -14,8 +14,15 @@ namespace mlir::bsr::cpu {
 /// Register tiles of `sum_t streamed[t, i] stationary[t, j]`: vectors along
 /// tokens, whose lanes are added up at last. A strip, if there is one, holds
 /// features of `stationary` for many tiles.
+///
+/// A strip may be *grouped*: its features are four vectors, each of a quarter
+/// of them, of as many tokens as lanes are left for each. Then what is streamed
+/// is loaded once for all features of a vector, and fewer lanes are added up.
 class InnerProducts {
 public:
+  /// Vectors of a grouped strip: with as many rows or more, they keep all
+  /// multiply-adds busy.
+  static constexpr int64_t stripVectors = 4;
   /// `streamed` and `stationary` are activations as `tokens` describes; strips
   /// are of `features` features, sums in `sumType`.
   InnerProducts(Emitter &e, Value streamed, Value stationary,
@@ -42,6 +49,9 @@ public:
     strip = e.allocate({features, tokens.size()},
                        hasPairs ? e.b.getBF16Type() : sumType);
   }
+  /// The same for a grouped strip, on which there are `tiles` tiles: each of
+  /// them prefetches its share of the next strip.
+  void allocateGroups(int64_t tiles, bool isTransposed);
   /// Begins with the strip of features from `first` on.
   void start(const Round &round, Index first);
   /// The sums of products of features `rows` of `streamed` and `cols` features
@@ -52,8 +62,18 @@ public:
                               Index col, int64_t cols,
                               ArrayRef<Index> prefetched, bool isTransposed,
                               int64_t group);
+  /// The same with all features of a grouped strip, by tile number `tile` on
+  /// it: the sums of one row after the other, as many in a vector as it has
+  /// lanes. If it is transposed, `rows` are `dotCols`.
+  SmallVector<Value> multiplyGroups(const Round &round, ArrayRef<Index> rows,
+                                    ArrayRef<Index> prefetched, Index tile);
 
 private:
+  void startGroups(const Round &round);
+  /// Where a grouped strip has vector `vector` from token `token` on.
+  Index getStripPlace(Index token, int64_t vector) const;
+  SmallVector<Value> sumGroups(ArrayRef<Value> sums);
+
   Emitter &e;
   Value streamed, stationary;
   const TokenRounds &tokens;
@@ -64,6 +84,13 @@ private:
   /// A vector of sums takes the even tokens of two, then the odd ones.
   bool isSplit;
   Value strip;
+  // Of a grouped strip: features of a vector, of how many tokens, and which.
+  // `adjacent` vectors have neighbours of each, so that their sums come in the
+  // order of the results.
+  int64_t groups = 0, part = 0, adjacent = 0;
+  /// Features of the next strip that a tile prefetches.
+  int64_t share = 0;
+  bool isTransposed = false;
   Index firstFeature;
 };
 

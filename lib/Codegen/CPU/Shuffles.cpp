@@ -20,9 +20,11 @@ Value Emitter::sumLanes(Value value) {
                                      arith::FastMathFlags::reassoc);
 }
 
-Value Emitter::sumLanes(ArrayRef<Value> values) {
+Value Emitter::sumLanes(ArrayRef<Value> values, int64_t groups) {
   auto type = dyn_cast<VectorType>(values.front().getType());
   int64_t lanes = type ? type.getNumElements() : 1, count = values.size();
+  assert((groups == 1 || groups * count == lanes) &&
+         "groups have as many lanes as there are vectors");
   if (!llvm::isPowerOf2_64(lanes) || !llvm::isPowerOf2_64(count) ||
       count > lanes || lanes < 4) {
     SmallVector<Value> sums = llvm::map_to_vector(
@@ -59,7 +61,7 @@ Value Emitter::sumLanes(ArrayRef<Value> values) {
   if (count == 1)
     return vector::FromElementsOp::create(
         b, loc, VectorType::get({1}, type.getElementType()), sumLanes(sum));
-  for (; lanes > count; lanes /= 2) {
+  for (; lanes > groups * count; lanes /= 2) {
     SmallVector<int64_t> low, high;
     for (int64_t lane = 0; lane != lanes / 2; ++lane) {
       low.push_back(lane);
@@ -71,7 +73,9 @@ Value Emitter::sumLanes(ArrayRef<Value> values) {
 }
 
 SmallVector<Value> Emitter::transpose(ArrayRef<Value> rows) {
-  int64_t lanes = rows.size();
+  auto type = dyn_cast<VectorType>(rows.front().getType());
+  int64_t lanes = type ? type.getNumElements() : 1, count = rows.size();
+  int64_t size = lanes / count;
   SmallVector<Value> result(rows);
   // Rows number `i` and `i + distance` become what `low` and `high` pick.
   auto exchange = [&](int64_t distance,
@@ -82,7 +86,7 @@ SmallVector<Value> Emitter::transpose(ArrayRef<Value> rows) {
       masks[0].push_back(low(lane));
       masks[1].push_back(high(lane));
     }
-    for (int64_t i = 0; i != lanes; ++i) {
+    for (int64_t i = 0; i != count; ++i) {
       if (i & distance)
         continue;
       Value x = result[i], y = result[i + distance];
@@ -91,14 +95,12 @@ SmallVector<Value> Emitter::transpose(ArrayRef<Value> rows) {
     }
   };
   // Squares of `distance` change places, the largest first.
-  for (int64_t distance = lanes / 2; distance; distance /= 2)
+  for (int64_t distance = count / 2; distance; distance /= 2) {
+    int64_t step = distance * size;
     exchange(
         distance,
-        [&](int64_t lane) {
-          return lane & distance ? lanes + lane - distance : lane;
-        },
-        [&](int64_t lane) {
-          return lane & distance ? lanes + lane : lane + distance;
-        });
+        [&](int64_t lane) { return lane & step ? lanes + lane - step : lane; },
+        [&](int64_t lane) { return lane & step ? lanes + lane : lane + step; });
+  }
   return result;
 }

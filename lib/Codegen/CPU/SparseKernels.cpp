@@ -227,7 +227,7 @@ static void emitBatch(Emitter &e, OpTy op, ArrayRef<Value> batched,
 
 std::optional<View> cpu::getWalkedView(Operation *op, CPUTarget target) {
   if (auto sddmm = dyn_cast<SDDMMOp>(op))
-    return getWalkedView(sddmm, *getSchedule(op, target).walk);
+    return getWalkedView(sddmm, *getSchedule(op, target).walk, target);
   std::optional<View> lines = getLineView(op);
   bool isScattered = isa<SpMMOp>(op) && !areSummedUp(op) &&
                      getSchedule(op, target).walk == Walk::Scatter;

@@ -79,7 +79,7 @@ inline bool isWide(PatternType pattern) {
   return pattern.getBlockCols() >= 16 && pattern.getBlockRows() > 1;
 }
 /// The view in whose order a kernel goes through the blocks of `op` by `walk`.
-View getWalkedView(SDDMMOp op, Walk walk);
+View getWalkedView(SDDMMOp op, Walk walk, CPUTarget target);
 /// Sums of outer or of inner products, by `walk`.
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns, Walk walk);

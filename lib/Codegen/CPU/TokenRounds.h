@@ -51,6 +51,13 @@ inline int64_t getStripTokens(int64_t features, CPUTarget target) {
   return std::max<int64_t>(target.streamedBytes() / (4 * features), 1);
 }
 
+/// True if a strip of `features` features of a round is no larger than caches
+/// can do with, where tokens have no divisors for shorter rounds.
+inline bool fitsStrip(int64_t features, const TokenRounds &tokens,
+                      CPUTarget target) {
+  return features * tokens.size() <= target.streamedBytes();
+}
+
 /// What is stored in `memref` once `sum` is added to what an earlier round
 /// stored, in its type.
 Value addToStored(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,

@@ -3,7 +3,9 @@
 // Which kernels of a sparse product there are, and which one is taken.
 
 #include "bsr/Codegen/CPU/Walks.h"
+#include "GroupedTiles.h"
 #include "PairProducts.h"
+#include "SparseKernels.h"
 #include "WeightOrder.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -75,11 +77,14 @@ static bool canSumOuter(SDDMMOp op, CPUTarget target) {
 
 static SmallVector<Walk> getWalks(SDDMMOp op, CPUTarget target) {
   SmallVector<Walk> walks{Walk::Inner};
-  // Of blocks that are narrower, inner products need fewer loads.
-  if (canSumOuter(op, target))
-    walks.insert(isWide(op.getPattern().getType()) ? walks.begin()
-                                                   : walks.end(),
-                 Walk::Outer);
+  // Of blocks that are narrower, inner products need fewer loads, and of any
+  // blocks with groups.
+  if (canSumOuter(op, target)) {
+    View view = getWalkedView(op, Walk::Inner, target);
+    bool isWorthIt = isWide(op.getPattern().getType()) &&
+                     !GroupedTiles::find(op, view, target);
+    walks.insert(isWorthIt ? walks.begin() : walks.end(), Walk::Outer);
+  }
   if (std::optional<WeightOrder> order = WeightOrder::find(op, target))
     walks.insert(order->isWorthIt ? walks.begin() : walks.end(),
                  Walk::SingleWeights);

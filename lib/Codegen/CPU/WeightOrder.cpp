@@ -53,8 +53,8 @@ std::optional<WeightOrder> WeightOrder::find(Operation *op, CPUTarget target) {
       !llvm::all_of(op->getOperandTypes(), isF32) ||
       !llvm::all_of(op->getResultTypes(), isF32))
     return std::nullopt;
-  View walked =
-      sddmm ? cpu::getWalkedView(sddmm, Walk::SingleWeights) : *getLineView(op);
+  View walked = sddmm ? cpu::getWalkedView(sddmm, Walk::SingleWeights, target)
+                      : *getLineView(op);
   WeightOrder order(pattern, walked, sddmm);
   order.panels = std::max<int64_t>(1, weightVectors / target.tileVectors());
   int64_t tile = order.getTile(target);

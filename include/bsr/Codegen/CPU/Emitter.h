@@ -44,10 +44,12 @@ public:
   Value sumLanes(Value value);
   /// The sums of the lanes of each of `values`, side by side in a vector; a
   /// tree of shuffles where the numbers are powers of two.
-  Value sumLanes(ArrayRef<Value> values);
+  /// Each of the vectors may be of `groups` of lanes, as many in one as there
+  /// are vectors: the sums of the first group of each come first.
+  Value sumLanes(ArrayRef<Value> values, int64_t groups = 1);
 
-  /// The transpose of a square of as many `rows` as each has lanes, a power of
-  /// two.
+  /// The transpose of a square of as many `rows` as each has elements, a power
+  /// of two; an element is a lane, or several side by side.
   SmallVector<Value> transpose(ArrayRef<Value> rows);
 };
 
