@@ -158,6 +158,15 @@ def contractions(p):
     contraction(p, "vk,kd->vd", k=520, v=6500, d=150)
     contraction(p, "bvk,kd->bvd", b=3, v=2400, k=521, d=130)
     contraction(p, "vk,dk->vd", inits=True, v=6200, k=1040, d=140)
+    # Vectors that stream from the second-level cache: of several panels and a part, in chunks of summands, transposed;
+    # rows that all are packed before, of one reduced loop and of two, alike and of two sizes.
+    contraction(p, "mk,kn->mn", inits=True, m=100, k=1100, n=330)
+    contraction(p, "mk,nk->mn", m=100, k=1104, n=336)
+    contraction(p, "mk,kn->mn", inits=True, m=60, k=70, n=4618)
+    contraction(p, "km,kn->mn", m=60, k=70, n=4618)
+    contraction(p, "km,kn->mn", inits=True, m=100, k=1100, n=330)
+    contraction(p, "bkm,bkn->mn", b=3, k=40, m=96, n=272)
+    contraction(p, "bkm,ckn->bcmn", b=2, c=3, k=40, m=29, n=300)
 
 
 REDUCTIONS = [

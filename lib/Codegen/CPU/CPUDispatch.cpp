@@ -55,6 +55,7 @@ struct KernelModel
       llvm::append_range(types, getLinkMemory(root));
       llvm::append_range(types, getGroupMemory(root));
       llvm::append_range(types, getOrderMemory(root, get(attr)));
+      llvm::append_range(types, getContractionMemory(root, get(attr)));
     }
     return types;
   }
@@ -132,6 +133,9 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
     else if (size_t count = getOrderMemory(root, get(attr)).size())
       emitOrdered(emitter, root, outputs.lookup(root->getResult(0)),
                   kernel.patterns, takeScratch(count));
+    else if (size_t count = getContractionMemory(root, get(attr)).size())
+      emitContraction(emitter, cast<linalg::GenericOp>(root), outputs, {},
+                      takeScratch(count));
     else if (!emitRows(emitter, root, outputs.lookup(root->getResult(0)),
                        kernel.patterns,
                        takeScratch(getLinkMemory(root).size())) &&

@@ -285,9 +285,21 @@ bool cpu::acceptsEpilogue(Operation *op) {
              getAffineDimExpr(product->lanes, op->getContext());
 }
 
+SmallVector<MemRefType> cpu::getContractionMemory(Operation *op,
+                                                  CPUTarget target) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  std::optional<Contraction> contraction =
+      generic && !isPointwise(op) ? Contraction::match(generic) : std::nullopt;
+  if (!contraction)
+    return {};
+  contraction->transpose(target.lanes);
+  MemRefType type = getRowMemory(*contraction, target);
+  return type ? SmallVector<MemRefType>{type} : SmallVector<MemRefType>();
+}
+
 bool cpu::emitContraction(Emitter &e, linalg::GenericOp op,
                           const DenseMap<Value, Value> &outputs,
-                          Epilogue epilogue) {
+                          Epilogue epilogue, ValueRange memory) {
   std::optional<Contraction> contraction = Contraction::match(op);
   Value output = outputs.lookup(op->getResult(0));
   if (!contraction || !output)
@@ -296,6 +308,7 @@ bool cpu::emitContraction(Emitter &e, linalg::GenericOp op,
   if (contraction->dot)
     emitDotProduct(e, *contraction, output);
   else
-    emitBroadcastProduct(e, *contraction, output, epilogue);
+    emitBroadcastProduct(e, *contraction, output, epilogue,
+                         memory.empty() ? Value() : memory.front());
   return true;
 }

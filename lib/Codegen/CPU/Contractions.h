@@ -71,9 +71,15 @@ void forPoints(Emitter &e, const Contraction &contraction,
                ArrayRef<unsigned> dims, ArrayRef<Index> at,
                llvm::function_ref<void(ArrayRef<Index>)> body);
 
+/// The memory in which a product that is no `dot` packs all of its rows, which
+/// then all work items read; nothing if they read rows where they lie, or pack
+/// their own.
+MemRefType getRowMemory(const Contraction &contraction, CPUTarget target);
+
 /// Emits a product that is no `dot` into `output`, with `epilogue` on its sums.
+/// `rowMemory` is that of `getRowMemory`, or null.
 void emitBroadcastProduct(Emitter &e, const Contraction &contraction,
-                          Value output, Epilogue epilogue);
+                          Value output, Epilogue epilogue, Value rowMemory);
 
 } // namespace mlir::bsr::cpu
 

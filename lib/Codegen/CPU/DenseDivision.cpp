@@ -18,6 +18,11 @@ static constexpr int64_t minWidenedColumns = 2;
 /// that are read from lines side by side.
 static constexpr int64_t packingCost = 4;
 
+/// Where vectors stream from the second-level cache, rows are read in order
+/// while others are multiplied: to pack a vector costs many times as much as to
+/// read as many elements of rows.
+static constexpr int64_t vectorPackingCost = 12;
+
 /// Divides columns into `numParts`, or a few more.
 BroadcastProduct::Columns
 BroadcastProduct::divideColumns(int64_t numPanels, int64_t numParts) const {
@@ -46,8 +51,16 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
   int64_t tileBytes = 4 * numSummands * tileRows * numInner;
   // A block fits into the cache; what is transposed is for several tiles.
   int64_t most = c.across ? std::max<int64_t>(1, numTiles / 4) : numTiles;
-  int64_t least = llvm::divideCeil(
-      numTiles, std::max<int64_t>(1, e.target.rowBytes() / tileBytes));
+  int64_t least =
+      isStreamed
+          ? 1
+          : llvm::divideCeil(numTiles, std::max<int64_t>(
+                                           1, e.target.rowBytes() / tileBytes));
+  int64_t numItems = isStreamed ? minStreamedItems : minDenseItems;
+  // Columns whose vectors fit into the cache.
+  int64_t columnBytes = (hasPairs ? 2 : 4) * numSummands * e.target.panel();
+  int64_t mostColumns = std::max<int64_t>(1, e.target.rowBytes() / columnBytes);
+  int64_t numColumns = numPanels * c.getSize(columns);
   bool isScattered = c.across || this->isScattered();
   std::optional<Division> best;
   int64_t bestCost = 0;
@@ -71,23 +84,28 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
       division.tiles = tileEvenly(division.height, tileRows);
       division.lastTiles = division.tiles.front().count;
     }
-    division.columns = divideColumns(
-        numPanels, llvm::divideCeil(minDenseItems, numBatches * blocks));
+    int64_t numParts = llvm::divideCeil(numItems, numBatches * blocks);
+    if (isStreamed)
+      numParts = std::max<int64_t>(numParts,
+                                   llvm::divideCeil(numColumns, mostColumns));
+    division.columns = divideColumns(numPanels, numParts);
     bool isWidened = c.isWidened(1 - c.vectors);
-    division.packsRows = (hasKBlocks || isWidened) &&
-                         tileBytes <= e.target.rowBytes() &&
-                         division.columns.getNumPerItem() >=
-                             (isWidened ? minWidenedColumns : minColumns);
+    division.packsRows =
+        ((hasKBlocks && !isStreamed) || isWidened) &&
+        tileBytes <= e.target.rowBytes() &&
+        division.columns.getNumPerItem() >=
+            (isWidened || isStreamed ? minWidenedColumns : minColumns);
     division.packsVectors =
         c.across || ((isScattered || c.isWidened(c.vectors)) &&
                      numTiles * numInner >= 4 * division.blocks);
-    int64_t numParts = llvm::product_of(division.columns.getLeading()) *
-                       division.columns.getNumRuns();
-    int64_t cost = numRows * numParts * (division.packsRows ? packingCost : 1) +
-                   numLanes * division.blocks * (isScattered ? packingCost : 1);
+    numParts = llvm::product_of(division.columns.getLeading()) *
+               division.columns.getNumRuns();
+    int64_t vectorCost = isStreamed ? vectorPackingCost : packingCost;
+    int64_t cost = numRows * numParts *
+                       (division.packsRows && !rowMemory ? packingCost : 1) +
+                   numLanes * division.blocks * (isScattered ? vectorCost : 1);
     // Too few work items cost more than anything that they read.
-    cost *= llvm::divideCeil(minDenseItems,
-                             numBatches * division.blocks * numParts);
+    cost *= llvm::divideCeil(numItems, numBatches * division.blocks * numParts);
     if (best && bestCost <= cost)
       continue;
     bestCost = cost;

@@ -7,7 +7,6 @@
 #include "DenseProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
@@ -16,17 +15,23 @@ using namespace mlir::bsr::cpu;
 
 /// Steps of a reduction that a register tile takes in a row.
 static constexpr int64_t unrollFactor = 4;
-
 BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
-                                   Value output, Epilogue epilogue)
-    : e(e), c(c), output(output), epilogue(epilogue), summands(c.reduced) {
+                                   Value output, Epilogue epilogue,
+                                   Value rowMemory)
+    : e(e), c(c), output(output), epilogue(epilogue), rowMemory(rowMemory),
+      summands(c.reduced) {
   for (unsigned dim : c.outer)
     (c.isIn(1 - c.vectors, dim) ? batch : columns).push_back(dim);
   hasPairs = e.target.hasPairDots && c.isProductOfBF16();
   int64_t total = c.getSize(summands);
-  int64_t fitting =
-      e.target.streamedBytes() / ((hasPairs ? 2 : 4) * e.target.panel());
-  hasKBlocks = total > 2 * fitting;
+  // Rows whose summands lie apart would miss the first-level cache.
+  isStreamed = e.target.streamsFromSecond() &&
+               (rowMemory || llvm::any_of(c.reduced, [&](unsigned dim) {
+                  return c.isLast(1 - c.vectors, dim);
+                }));
+  int64_t bytes = isStreamed ? e.target.rowBytes() : e.target.streamedBytes();
+  int64_t fitting = bytes / ((hasPairs ? 2 : 4) * e.target.panel());
+  hasKBlocks = total > (isStreamed ? fitting : 2 * fitting);
   if (hasKBlocks) {
     unsigned longest = summands.front();
     for (unsigned dim : summands)
@@ -44,6 +49,9 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
   length = extent;
   if (hasKBlocks) {
     length = std::max<int64_t>(1, fitting * extent / total);
+    // Of nearly equal lengths: where each begins, sums are read again.
+    if (isStreamed)
+      length = llvm::divideCeil(extent, llvm::divideCeil(extent, length));
     // Whole vectors, unless there are many other summands.
     bool isWhole =
         c.across || (extent % e.target.lanes == 0 && length >= e.target.lanes);
@@ -69,17 +77,6 @@ Index BroadcastProduct::getInner(ArrayRef<Index> at) {
   return number;
 }
 
-/// Where what `row` of a tile has at `summand` is packed; `tile` is the place
-/// of the tile. Pairs of summands lie side by side.
-SmallVector<Index> BroadcastProduct::getRowPlace(ArrayRef<Index> tile,
-                                                 Index summand, int64_t row) {
-  SmallVector<Index> place(tile);
-  place.append({summand, Index::constant(row)});
-  if (hasPairs)
-    std::swap(place[place.size() - 1], place[place.size() - 2]);
-  return place;
-}
-
 /// The point `at` of the parallel loops, at `steps` of `kBlock`.
 SmallVector<Index> BroadcastProduct::getPoint(ArrayRef<Index> at,
                                               ArrayRef<Index> steps,
@@ -92,157 +89,12 @@ SmallVector<Index> BroadcastProduct::getPoint(ArrayRef<Index> at,
   return point;
 }
 
-/// True if the vectors of a k-block are not contiguous in memory.
-bool BroadcastProduct::isScattered() {
-  Value buffer = e.getBuffer(getVectors());
-  auto type = cast<RankedTensorType>(getVectors().getType());
-  return !buffer ||
-         (cast<MemRefType>(buffer.getType()).getRank() == type.getRank() &&
-          type.getShape().back() > e.target.panel());
-}
-
-/// Fills `memory` with the vectors of `kBlock` in the column `at`.
-void BroadcastProduct::packVectors(ArrayRef<Index> at, const KBlock &kBlock,
-                                   Value memory) {
-  AffineMap map = getVectorMap();
-  int64_t lanes = e.target.lanes;
-  bool isSquare = c.across && e.width % lanes == 0;
-  auto getPlace = [&](ArrayRef<Index> steps) {
-    SmallVector<Index> place{getNumber(steps), Index::constant(0)};
-    place.back().lanes = e.width > 1;
-    return place;
-  };
-  SmallVector<int64_t> extents = c.getExtents(ArrayRef(summands).drop_back());
-  e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
-    e.loop(e.constant(0), kBlock.count, isSquare ? lanes : 1, {},
-           [&](Value step, ValueRange) {
-             SmallVector<Index> steps(outer);
-             steps.push_back(Index::of(step));
-             SmallVector<Index> point = getPoint(at, steps, kBlock);
-             if (!isSquare) {
-               Value x = e.convert(e.read(getVectors(), applyMap(map, point)),
-                                   getPackedType(c.vectors));
-               e.store(x, memory, getPlace(steps));
-               return SmallVector<Value>();
-             }
-             // Vectors along the reduced loop, one for each column.
-             int64_t width = e.width;
-             llvm::SaveAndRestore square(e.width, lanes);
-             Index &last = point[summands.back()];
-             last.lanes = true;
-             last.align = lanes;
-             Index first = point[c.lanes].scalar();
-             for (int64_t col = 0; col != width; col += lanes) {
-               SmallVector<Value> columns;
-               for (int64_t i = 0; i != lanes; ++i) {
-                 point[c.lanes] = first.plus(col + i);
-                 columns.push_back(
-                     e.convert(e.read(getVectors(), applyMap(map, point)),
-                               getPackedType(c.vectors)));
-               }
-               for (auto [i, vector] : llvm::enumerate(e.transpose(columns))) {
-                 steps.back() = Index::of(step).plus(i);
-                 SmallVector<Index> place = getPlace(steps);
-                 place.back().offset = col;
-                 e.store(vector, memory, place);
-               }
-             }
-             return SmallVector<Value>();
-           });
-    return SmallVector<Value>();
-  });
-}
-
-/// Packs `rows` of `kBlock`: what a register tile reads, summand by summand,
-/// lies side by side.
-void BroadcastProduct::packRows(ArrayRef<Index> at, const KBlock &kBlock,
-                                const Rows &rows) {
-  AffineMap map = getRowMap();
-  unsigned operand = 1 - c.vectors;
-  int64_t lanes = e.target.lanes, size = rows.tiles.size;
-  Value buffer = e.getBuffer(getRows());
-  bool isCut =
-      buffer && cast<MemRefType>(buffer.getType()).getRank() !=
-                    cast<RankedTensorType>(getRows().getType()).getRank();
-  // Vectors along the rows of a tile, or along summands, or no vectors.
-  bool alongRows =
-      c.row && size > 1 && !isCut && !hasPairs && c.isLast(operand, *c.row);
-  bool alongSummands =
-      !alongRows && size <= lanes && c.isLast(operand, summands.back()) &&
-      c.ranges[summands.back()] % lanes == 0 && length % lanes == 0;
-  Type type = getPackedType(operand);
-  forPoints(e, c, c.inner, at, [&](ArrayRef<Index> at) {
-    Index inner = getInner(at);
-    e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
-      Index first = e.multiplyAdd(Index::of(tile), size, rows.first);
-      SmallVector<int64_t> extents =
-          c.getExtents(ArrayRef(summands).drop_back());
-      e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
-        e.loop(
-            e.constant(0), kBlock.count, alongSummands ? lanes : 1, {},
-            [&](Value step, ValueRange) {
-              SmallVector<Index> steps(outer);
-              steps.push_back(Index::of(step));
-              SmallVector<Index> point = getPoint(at, steps, kBlock);
-              auto read = [&](int64_t row) {
-                if (c.row)
-                  point[*c.row] = first.plus(row);
-                return e.convert(e.read(getRows(), applyMap(map, point)), type);
-              };
-              auto store = [&](Value value, int64_t step, int64_t row) {
-                SmallVector<Index> place = getRowPlace(
-                    {inner, Index::of(tile)}, getNumber(steps).plus(step), row);
-                place.back().lanes = isa<VectorType>(value.getType());
-                e.store(value, rows.packed, place);
-              };
-              if (alongRows) {
-                llvm::SaveAndRestore width(e.width, size);
-                point[*c.row] = first;
-                point[*c.row].lanes = true;
-                Value value = e.read(getRows(), applyMap(map, point));
-                store(e.broadcast(e.convert(value, type)), 0, 0);
-              } else if (alongSummands) {
-                llvm::SaveAndRestore width(e.width, lanes);
-                Index &last = point[summands.back()];
-                last.lanes = lanes > 1;
-                last.align = lanes;
-                SmallVector<Value> vectors;
-                for (int64_t row = 0; row != size; ++row)
-                  vectors.push_back(e.broadcast(read(row)));
-                vectors.append(lanes - size,
-                               e.broadcast(arith::ConstantOp::create(
-                                   e.b, e.loc, e.b.getZeroAttr(type))));
-                if (hasPairs) {
-                  for (int64_t row = 0; row != size; ++row)
-                    store(vectors[row], 0, row);
-                  return SmallVector<Value>();
-                }
-                SmallVector<Value> columns = e.transpose(vectors);
-                llvm::SaveAndRestore column(e.width, size);
-                for (auto [number, column] : llvm::enumerate(columns)) {
-                  if (size != lanes)
-                    column = vector::ExtractStridedSliceOp::create(
-                        e.b, e.loc, column, 0, size, 1);
-                  store(column, number, 0);
-                }
-              } else {
-                for (int64_t row = 0; row != size; ++row)
-                  store(read(row), 0, row);
-              }
-              return SmallVector<Value>();
-            });
-        return SmallVector<Value>();
-      });
-      return SmallVector<Value>();
-    });
-  });
-}
-
-/// Adds `kBlock` to the sums of a tile of `rows` at `at`; `packed` is its place
-/// there.
+/// Adds `kBlock` to the sums of a tile of `rows` and `lanes` at `at`; `packed`
+/// is the place of its rows there.
 void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
-                                const Rows &rows, ArrayRef<Index> packed,
-                                Value vectors) {
+                                const Item &item, const Rows &rows,
+                                ArrayRef<Index> packed, const Lanes &lanes) {
+  Value vectors = item.vectors;
   SmallVector<SmallVector<Index>> points(rows.tiles.size,
                                          SmallVector<Index>(at));
   SmallVector<Value> sums;
@@ -263,13 +115,12 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
       for (unsigned dim : summands)
         loops[dim] = first[dim];
       if (vectors && number == 0) {
-        SmallVector<Index> place{summand, Index::constant(0)};
-        place.back().lanes = e.width > 1;
         SmallVector<Index> entry = applyMap(getVectorMap(), loops);
-        e.remember(getVectors(), entry, e.load(vectors, place));
+        e.remember(getVectors(), entry,
+                   e.load(vectors, getVectorPlace(lanes, summand)));
       }
       if (rows.packed) {
-        SmallVector<Index> place = getRowPlace(packed, summand, number);
+        SmallVector<Index> place = getRowPlace(rows, packed, summand, number);
         SmallVector<Index> entry = applyMap(getRowMap(), loops);
         e.remember(getRows(), entry, e.load(rows.packed, place));
       }
@@ -281,11 +132,8 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
     Index summand = getNumber(steps);
     SmallVector<Index> first = getPoint(at, steps, kBlock);
     auto readVectors = [&](int64_t number) {
-      if (vectors) {
-        SmallVector<Index> place{summand.plus(number), Index::constant(0)};
-        place.back().lanes = e.width > 1;
-        return e.load(vectors, place);
-      }
+      if (vectors)
+        return e.load(vectors, getVectorPlace(lanes, summand.plus(number)));
       SmallVector<Index> loops(first);
       loops[summands.back()] = loops[summands.back()].plus(number);
       return e.read(getVectors(), applyMap(getVectorMap(), loops));
@@ -298,7 +146,7 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
       llvm::SaveAndRestore width(e.width, int64_t{2});
       Value pair;
       if (rows.packed) {
-        SmallVector<Index> place = getRowPlace(packed, summand, number);
+        SmallVector<Index> place = getRowPlace(rows, packed, summand, number);
         place.back().lanes = true;
         pair = e.load(rows.packed, place);
       } else {
@@ -353,25 +201,11 @@ void BroadcastProduct::emitEpilogue(ArrayRef<Index> at, const KBlock &kBlock,
   });
 }
 
-/// Adds `kBlock` to all sums of `item`.
-void BroadcastProduct::emitKBlock(const Item &item, const Columns &parts,
-                                  const Tiles &lanes, const KBlock &kBlock) {
+/// Runs `body` for all lanes of all columns of `item`, in order.
+void BroadcastProduct::forColumns(
+    const Item &item, const Columns &parts, const Tiles &lanes,
+    llvm::function_ref<void(ArrayRef<Index> at, const Lanes &)> body) {
   int64_t panel = e.target.panel();
-  auto emitTiles = [&](ArrayRef<Index> at, const Rows &rows, Index vector) {
-    e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
-      SmallVector<Index> point(at), packed{getInner(at), Index::of(tile)};
-      if (c.row)
-        point[*c.row] =
-            e.multiplyAdd(Index::of(tile), rows.tiles.size, rows.first);
-      emitTile(point, kBlock, rows, packed, item.vectors);
-      if (epilogue)
-        emitEpilogue(point, kBlock, rows.tiles.size, vector);
-      return SmallVector<Value>();
-    });
-  };
-  for (const Rows &rows : item.rows)
-    if (rows.packed)
-      packRows(item.at, kBlock, rows);
   e.loop(item.lowColumn, item.highColumn, 1, {}, [&](Value number, ValueRange) {
     e.nest(parts.getInner(), {}, [&](ArrayRef<Index> inner, ValueRange) {
       SmallVector<Index> numbers(item.leading);
@@ -380,19 +214,22 @@ void BroadcastProduct::emitKBlock(const Item &item, const Columns &parts,
       SmallVector<Index> at(item.at);
       for (auto [dim, number] : llvm::zip(columns, numbers))
         at[dim] = number;
+      Lanes part{Index::constant(0), 0,
+                 // Of the rest, in powers of two, each is a vector.
+                 numbers.back().plus(lanes.base / panel)};
+      if (isStreamed) {
+        part.column = Index::of(
+            arith::SubIOp::create(e.b, e.loc, number, item.lowColumn));
+        for (auto [extent, i] : llvm::zip_equal(parts.getInner(), inner))
+          part.column = e.multiplyAdd(part.column, extent, i);
+      }
       Index lane =
           e.multiplyAdd(numbers.back(), panel, Index::constant(lanes.base));
-      // Of the rest, in powers of two, each is a vector.
-      Index vector = numbers.back().plus(lanes.base / panel);
       e.forLanes(e.materialize(lane), lanes.size, panel, [&](Index lane) {
         at[c.lanes] = lane;
-        if (item.vectors)
-          packVectors(at, kBlock, item.vectors);
-        forPoints(e, c, c.inner, at, [&](ArrayRef<Index> at) {
-          for (const Rows &rows : item.rows)
-            emitTiles(at, rows, vector);
-        });
-        vector = vector.plus(1);
+        body(at, part);
+        part.offset += e.width;
+        part.number = part.number.plus(1);
       });
       return SmallVector<Value>();
     });
@@ -400,8 +237,98 @@ void BroadcastProduct::emitKBlock(const Item &item, const Columns &parts,
   });
 }
 
+/// Adds `kBlock` to all sums of `item`.
+void BroadcastProduct::emitKBlock(const Item &item, const Columns &parts,
+                                  const Tiles &lanes, const KBlock &kBlock) {
+  auto add = [&](ArrayRef<Index> at, Index first, const Rows &rows,
+                 ArrayRef<Index> packed, const Lanes &part) {
+    SmallVector<Index> point(at);
+    if (c.row)
+      point[*c.row] = first;
+    emitTile(point, kBlock, item, rows, packed, part);
+    if (epilogue)
+      emitEpilogue(point, kBlock, rows.tiles.size, part.number);
+  };
+  auto forTiles = [&](const Rows &rows,
+                      llvm::function_ref<void(Value, Index)> body) {
+    e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
+      body(tile, e.multiplyAdd(Index::of(tile), rows.tiles.size, rows.first));
+      return SmallVector<Value>();
+    });
+  };
+  if (!isStreamed) {
+    for (const Rows &rows : item.rows)
+      if (rows.packed)
+        packRows(item.at, kBlock, rows);
+    forColumns(item, parts, lanes, [&](ArrayRef<Index> at, const Lanes &part) {
+      if (item.vectors)
+        packVectors(at, kBlock, item.vectors, part);
+      forPoints(e, c, c.inner, at, [&](ArrayRef<Index> at) {
+        for (const Rows &rows : item.rows)
+          forTiles(rows, [&](Value tile, Index first) {
+            add(at, first, rows, {getInner(at), Index::of(tile)}, part);
+          });
+      });
+    });
+    return;
+  }
+  if (item.vectors)
+    forColumns(item, parts, lanes, [&](ArrayRef<Index> at, const Lanes &part) {
+      packVectors(at, kBlock, item.vectors, part);
+    });
+  // A tile of rows stays in the first-level cache for all columns.
+  forPoints(e, c, c.inner, item.at, [&](ArrayRef<Index> inner) {
+    for (const Rows &rows : item.rows)
+      forTiles(rows, [&](Value tile, Index first) {
+        SmallVector<Index> packed =
+            getTilePlace(rows, first, Index::of(kBlock.from));
+        if (rows.packed && !rowMemory)
+          packTile(inner, kBlock, rows, tile, packed);
+        forColumns(item, parts, lanes,
+                   [&](ArrayRef<Index> at, const Lanes &part) {
+                     SmallVector<Index> point(at);
+                     for (unsigned dim : c.inner)
+                       point[dim] = inner[dim];
+                     add(point, first, rows, packed, part);
+                   });
+      });
+  });
+}
+
+/// The rows of the work items of `block`, and memory for them.
+SmallVector<BroadcastProduct::Rows>
+BroadcastProduct::getRowsOf(Index block, const Division &division) {
+  SmallVector<Rows> result;
+  for (const Tiles &tiles : division.tiles) {
+    Value count = e.constant(tiles.count);
+    if (division.lastTiles != division.tiles.front().count) {
+      int64_t total = (division.blocks - 1) * tiles.count + division.lastTiles;
+      Value before =
+          e.materialize(e.multiplyAdd(block, tiles.count, Index::constant(0)));
+      Value rest = arith::SubIOp::create(e.b, e.loc, e.constant(total), before);
+      count = arith::MinUIOp::create(e.b, e.loc, rest, count);
+    }
+    Value packed = rowMemory;
+    if (division.packsRows && !rowMemory) {
+      int64_t numInner = isStreamed ? 1 : c.getSize(c.inner);
+      int64_t numTiles = isStreamed ? 1 : tiles.count;
+      packed = e.allocate(
+          hasPairs
+              ? ArrayRef<int64_t>{numInner, numTiles, tiles.size, numSummands}
+              : ArrayRef<int64_t>{numInner, numTiles, numSummands, tiles.size},
+          getPackedType(1 - c.vectors));
+    }
+    Index first =
+        e.multiplyAdd(block, division.height, Index::constant(tiles.base));
+    result.push_back({tiles, first, count, packed});
+  }
+  return result;
+}
+
 /// Emits the work items of `lanes`.
 void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
+  if (rowMemory)
+    packAllRows(division);
   const Columns &parts = division.columns;
   SmallVector<int64_t> extents = c.getExtents(batch);
   llvm::append_range(extents, parts.getLeading());
@@ -420,33 +347,11 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
     if (numColumns % parts.run)
       item.highColumn = arith::MinUIOp::create(e.b, e.loc, item.highColumn,
                                                e.constant(numColumns));
-    Index block = ivs[ivs.size() - 2];
-    for (const Tiles &tiles : division.tiles) {
-      Value count = e.constant(tiles.count);
-      if (division.lastTiles != division.tiles.front().count) {
-        int64_t total =
-            (division.blocks - 1) * tiles.count + division.lastTiles;
-        Value before = e.materialize(
-            e.multiplyAdd(block, tiles.count, Index::constant(0)));
-        Value rest =
-            arith::SubIOp::create(e.b, e.loc, e.constant(total), before);
-        count = arith::MinUIOp::create(e.b, e.loc, rest, count);
-      }
-      Value packed;
-      if (division.packsRows)
-        packed = e.allocate(
-            hasPairs ? ArrayRef<int64_t>{c.getSize(c.inner), tiles.count,
-                                         tiles.size, numSummands}
-                     : ArrayRef<int64_t>{c.getSize(c.inner), tiles.count,
-                                         numSummands, tiles.size},
-            getPackedType(1 - c.vectors));
-      Index first =
-          e.multiplyAdd(block, division.height, Index::constant(tiles.base));
-      item.rows.push_back({tiles, first, count, packed});
-    }
+    item.rows = getRowsOf(ivs[ivs.size() - 2], division);
     if (division.packsVectors)
-      item.vectors =
-          e.allocate({numSummands, e.target.panel()}, getPackedType(c.vectors));
+      item.vectors = e.allocate({isStreamed ? parts.getNumPerItem() : 1,
+                                 numSummands, e.target.panel()},
+                                getPackedType(c.vectors));
     Value extent = e.constant(c.ranges[summands.back()]);
     if (!hasKBlocks)
       return emitKBlock(item, parts, lanes,
@@ -482,6 +387,6 @@ void BroadcastProduct::emit() {
 }
 
 void cpu::emitBroadcastProduct(Emitter &e, const Contraction &c, Value output,
-                               Epilogue epilogue) {
-  BroadcastProduct(e, c, output, epilogue).emit();
+                               Epilogue epilogue, Value rowMemory) {
+  BroadcastProduct(e, c, output, epilogue, rowMemory).emit();
 }

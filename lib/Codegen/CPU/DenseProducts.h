@@ -14,12 +14,14 @@ namespace mlir::bsr::cpu {
 /// Emits the loops of one product. A column is a panel of lanes, at a point of
 /// the parallel loops of the operand of the vectors. A work item has a block of
 /// rows and some columns, and takes so many summands at a time that what the
-/// vectors of a column are loaded from stays in the first-level cache while all
-/// rows sweep over it; between k-blocks, partial sums are kept in the output.
+/// vectors are loaded from stays in a cache: those of a column in the
+/// first-level cache while all rows sweep over it, or those of all columns of
+/// the item in the second-level cache while each tile of rows sweeps over them
+/// (`isStreamed`). Between k-blocks, partial sums are kept in the output.
 class BroadcastProduct {
 public:
   BroadcastProduct(Emitter &e, const Contraction &c, Value output,
-                   Epilogue epilogue);
+                   Epilogue epilogue, Value rowMemory);
   void emit();
 
 private:
@@ -54,7 +56,8 @@ private:
     Index first;
     Value count;
     /// [inner, tiles, summands, rows of a tile], of pairs [inner, tiles, rows
-    /// of a tile, summands], or null if rows are read where they lie.
+    /// of a tile, summands], of one tile if vectors are streamed; the memory of
+    /// all rows; or null if rows are read where they lie.
     Value packed;
   };
   /// A work item.
@@ -65,8 +68,16 @@ private:
     SmallVector<Index> leading;
     Value lowColumn, highColumn;
     SmallVector<Rows> rows;
-    /// [summands, panel], or null if vectors are read where they lie.
+    /// [columns, summands, panel], of one column unless vectors are streamed,
+    /// or null if vectors are read where they lie.
     Value vectors;
+  };
+  /// Some lanes of a column: where they are packed, and their number among the
+  /// vectors of all lanes.
+  struct Lanes {
+    Index column;
+    int64_t offset;
+    Index number;
   };
   /// How many work items there are, and what they pack.
   struct Division {
@@ -81,15 +92,25 @@ private:
 
   Columns divideColumns(int64_t numPanels, int64_t numParts) const;
   std::optional<Division> divide(int64_t numPanels, ArrayRef<Tiles> rows);
+  SmallVector<Rows> getRowsOf(Index block, const Division &division);
+  void packAllRows(const Division &division);
   void emitItems(const Tiles &lanes, const Division &division);
   void emitKBlock(const Item &item, const Columns &parts, const Tiles &lanes,
                   const KBlock &kBlock);
-  void emitTile(ArrayRef<Index> at, const KBlock &kBlock, const Rows &rows,
-                ArrayRef<Index> packed, Value vectors);
+  void
+  forColumns(const Item &item, const Columns &parts, const Tiles &lanes,
+             llvm::function_ref<void(ArrayRef<Index> at, const Lanes &)> body);
+  void emitTile(ArrayRef<Index> at, const KBlock &kBlock, const Item &item,
+                const Rows &rows, ArrayRef<Index> packed, const Lanes &lanes);
+  SmallVector<Index> getVectorPlace(const Lanes &lanes, Index summand,
+                                    int64_t offset = 0);
   void emitEpilogue(ArrayRef<Index> at, const KBlock &kBlock, int64_t numRows,
                     Index number);
-  void packVectors(ArrayRef<Index> at, const KBlock &kBlock, Value memory);
+  void packVectors(ArrayRef<Index> at, const KBlock &kBlock, Value memory,
+                   const Lanes &lanes);
   void packRows(ArrayRef<Index> at, const KBlock &kBlock, const Rows &rows);
+  void packTile(ArrayRef<Index> at, const KBlock &kBlock, const Rows &rows,
+                Value tile, ArrayRef<Index> packed);
 
   Value getVectors() const { return c.op->getOperand(c.vectors); }
   Value getRows() const { return c.op->getOperand(1 - c.vectors); }
@@ -103,8 +124,9 @@ private:
   bool usesPairs() const { return hasPairs && canZip(e.target, e.width); }
 
   bool isScattered();
-  SmallVector<Index> getRowPlace(ArrayRef<Index> tile, Index summand,
-                                 int64_t row);
+  SmallVector<Index> getRowPlace(const Rows &rows, ArrayRef<Index> tile,
+                                 Index summand, int64_t row);
+  SmallVector<Index> getTilePlace(const Rows &rows, Index first, Index summand);
   Index getNumber(ArrayRef<Index> steps);
   Index getInner(ArrayRef<Index> at);
   SmallVector<Index> getPoint(ArrayRef<Index> at, ArrayRef<Index> steps,
@@ -114,6 +136,9 @@ private:
   const Contraction &c;
   Value output;
   Epilogue epilogue;
+  /// All rows, tile after tile, each summand by summand, of pairs row by row;
+  /// or null.
+  Value rowMemory;
   /// The parallel loops of both operands, and of that of the vectors only.
   SmallVector<unsigned> batch, columns;
   /// The reduced loops; a k-block takes `length` steps of the last one, which
@@ -121,6 +146,8 @@ private:
   SmallVector<unsigned> summands;
   int64_t length;
   bool hasKBlocks;
+  /// Vectors stream from the second-level cache.
+  bool isStreamed;
   /// Summands are multiplied in pairs, where lanes allow it.
   bool hasPairs;
   int64_t numSummands, unroll;

@@ -647,7 +647,7 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
 // CHECK-LABEL: func private @packed
 // CHECK-SAME:    %[[A:[^:]*]]: memref<960x32xf32>, %[[B:[^:]*]]: memref<32x64xf32>, %[[C:[^:]*]]: memref<960x64xf32>)
 // CHECK:         scf.forall
-// CHECK:           %[[STRIP:.*]] = memref.alloca() {{.*}} : memref<32x[[PANEL:[0-9]+]]xf32>
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {{.*}} : memref<1x32x[[PANEL:[0-9]+]]xf32>
 // CHECK:             vector.load %[[B]]{{.*}} vector<[[PANEL]]xf32>
 // CHECK-NEXT:        vector.store %{{.*}}, %[[STRIP]]
 // CHECK:           scf.for
@@ -670,7 +670,7 @@ bsr.cluster private @packed(%a: tensor<960x32xf32>, %b: tensor<32x64xf32>) -> te
 // CHECK-LABEL: func private @transposed
 // CHECK-SAME:    %[[A:[^:]*]]: memref<48x32xf32>, %[[B:[^:]*]]: memref<64x32xf32>, %[[C:[^:]*]]: memref<48x64xf32>)
 // CHECK:         scf.forall
-// CHECK:           %[[STRIP:.*]] = memref.alloca() {{.*}} : memref<32x{{[0-9]+}}xf32>
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {{.*}} : memref<1x32x{{[0-9]+}}xf32>
 // CHECK:             vector.load %[[B]]
 // CHECK:             vector.shuffle
 // CHECK:             vector.store %{{.*}}, %[[STRIP]]
@@ -694,7 +694,7 @@ bsr.cluster private @transposed(%a: tensor<48x32xf32>, %b: tensor<64x32xf32>) ->
 // CHECK-SAME:    %[[A:[^:]*]]: memref<7680x528xf32>, %[[B:[^:]*]]: memref<528x160xf32>, %[[C:[^:]*]]: memref<7680x160xf32>)
 // CHECK:         scf.forall
 // CHECK:           %[[ROWS:.*]] = memref.alloca() {{.*}} : memref<1x{{[0-9]+}}x[[K:[0-9]+]]x{{[0-9]+}}xf32>
-// CHECK:           %[[STRIP:.*]] = memref.alloca() {{.*}} : memref<[[K]]x[[PANEL:[0-9]+]]xf32>
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {{.*}} : memref<1x[[K]]x[[PANEL:[0-9]+]]xf32>
 // CHECK:             vector.load %[[A]]
 // CHECK:             vector.store %{{.*}}, %[[ROWS]]
 // CHECK:             vector.store %{{.*}}, %[[STRIP]]

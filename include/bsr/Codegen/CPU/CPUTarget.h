@@ -33,6 +33,11 @@ struct CPUTarget {
   /// cache: three eighths of it, for what streams past and what else there is.
   int64_t rowBytes() const { return secondCache / 8 * 3; }
 
+  /// True if the vectors of dense products stream from the second-level cache:
+  /// a row of them is 256 bytes for 24 multiply-adds, 12 cycles, of the 48
+  /// bytes a cycle and more that this cache has.
+  bool streamsFromSecond() const { return lanes >= 16; }
+
   /// Vectors of a row of a register tile of at most 6 rows, so that
   /// accumulators, one row of operands and a broadcast fit: 6 * 2 + 2 + 1 of 16
   /// registers, 6 * 4 + 4 + 1 of 32.

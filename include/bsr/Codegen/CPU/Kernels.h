@@ -35,11 +35,15 @@ void emitPointwise(Emitter &emitter, ArrayRef<Operation *> roots,
                    const DenseMap<Value, Value> &outputs);
 void emitReduction(Emitter &emitter, linalg::GenericOp op,
                    const DenseMap<Value, Value> &outputs);
+/// Memory of its own that the kernel of `op` takes if it is a product of two
+/// tensors.
+SmallVector<MemRefType> getContractionMemory(Operation *op, CPUTarget target);
 /// Emits `op` if it is a product of two tensors that vectors can run along;
-/// false, and nothing emitted, if not.
+/// false, and nothing emitted, if not. `memory` is that of
+/// `getContractionMemory`, or empty.
 bool emitContraction(Emitter &emitter, linalg::GenericOp op,
                      const DenseMap<Value, Value> &outputs,
-                     Epilogue epilogue = {});
+                     Epilogue epilogue = {}, ValueRange memory = {});
 /// Emits a product or another operation of the dialect into `output`.
 void emitSparse(Emitter &emitter, Operation *op, Value output,
                 const PatternViews &patterns);
