@@ -56,7 +56,6 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
           ? 1
           : llvm::divideCeil(numTiles, std::max<int64_t>(
                                            1, e.target.rowBytes() / tileBytes));
-  int64_t numItems = isStreamed ? minStreamedItems : minDenseItems;
   // Columns whose vectors fit into the cache.
   int64_t columnBytes = (hasPairs ? 2 : 4) * numSummands * e.target.panel();
   int64_t mostColumns = std::max<int64_t>(1, e.target.rowBytes() / columnBytes);
@@ -84,7 +83,7 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
       division.tiles = tileEvenly(division.height, tileRows);
       division.lastTiles = division.tiles.front().count;
     }
-    int64_t numParts = llvm::divideCeil(numItems, numBatches * blocks);
+    int64_t numParts = llvm::divideCeil(minDenseItems, numBatches * blocks);
     if (isStreamed)
       numParts = std::max<int64_t>(numParts,
                                    llvm::divideCeil(numColumns, mostColumns));
@@ -105,7 +104,8 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
                        (division.packsRows && !rowMemory ? packingCost : 1) +
                    numLanes * division.blocks * (isScattered ? vectorCost : 1);
     // Too few work items cost more than anything that they read.
-    cost *= llvm::divideCeil(numItems, numBatches * division.blocks * numParts);
+    cost *= llvm::divideCeil(minDenseItems,
+                             numBatches * division.blocks * numParts);
     if (best && bestCost <= cost)
       continue;
     bestCost = cost;

@@ -18,10 +18,6 @@ constexpr int64_t minItems = 64;
 /// of them it packs more.
 constexpr int64_t minDenseItems = 32;
 
-/// Those of a dense product whose vectors stream from the second-level cache:
-/// one thread took 2 to 4 % more with 48.
-constexpr int64_t minStreamedItems = 24;
-
 /// The largest of `limit` and below that divides `extent`.
 int64_t getDivisor(int64_t extent, int64_t limit);
 
