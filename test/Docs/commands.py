@@ -225,6 +225,7 @@ COMMANDS = {
         "scripts/mutate-ptx sddmm.ptx": Tested("Codegen/GPU/mutants.test"),
     },
     "docs/layers.md": {
+        "benchmarks/layers.py": Tested("Benchmarks/layers.test"),
         "PYTHONPATH=python benchmarks/call-overhead": Tested("Python/torch/layers.py"),
     },
     "docs/python.md": {
