@@ -16,6 +16,7 @@ from torch import Tensor
 
 from sparse_opt import _given
 from sparse_opt._errors import StepError
+from sparse_opt.torch import _symbolic
 from sparse_opt.torch._layers import Linear
 from sparse_opt.torch.rewrites import _windows
 
@@ -94,6 +95,8 @@ class Convolution(Linear):
     def forward(self, x: Tensor) -> Tensor:
         expected = f"an image [images, {self.in_channels}, {self.dims} extents]"
         if not isinstance(x, Tensor):
+            if _symbolic.is_traced(x):
+                return _symbolic.call(self, x)
             raise _given.refusal(expected, x)
         if x.dim() == self.dims + 1:
             return self.forward(x.unsqueeze(0)).squeeze(0)
