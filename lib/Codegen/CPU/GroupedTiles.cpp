@@ -40,7 +40,7 @@ std::optional<GroupedTiles> GroupedTiles::find(SDDMMOp op, View view,
   int64_t groups = maxGroups;
   while (groups > 1 && held % (vectors * groups) != 0)
     groups /= 2;
-  int64_t part = target.lanes / groups;
+  int64_t groupTokens = target.lanes / groups;
   Activations activations(op.getA().getType().getShape(), op.getFeatureDim());
   bool isF32 = llvm::all_of(
       TypeRange{op.getA().getType(), op.getB().getType(),
@@ -60,13 +60,14 @@ std::optional<GroupedTiles> GroupedTiles::find(SDDMMOp op, View view,
     return std::nullopt;
   if (alongRows) {
     // Lanes that are added up are columns, and vectors of the strip.
-    if (other % CPUTarget::dotCols != 0 || part > vectors * CPUTarget::dotCols)
+    if (other % CPUTarget::dotCols != 0 ||
+        groupTokens > vectors * CPUTarget::dotCols)
       return std::nullopt;
     tiles.streamed = tileWithRemainder(other, CPUTarget::dotCols);
     return tiles;
   }
   // Rows whose lanes are added up together.
-  int64_t rows = part / vectors, limit = target.dotRows();
+  int64_t rows = groupTokens / vectors, limit = target.dotRows();
   if (rows > limit)
     return std::nullopt;
   if (other % rows == 0 && other > 1) {
