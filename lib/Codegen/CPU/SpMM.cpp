@@ -27,13 +27,17 @@ namespace {
 class SpMMEmitter : GatherNest {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              const ProductSchedule &given, Epilogue epilogue, Value ordered)
+              const ProductSchedule &given, Epilogue epilogue, Value ordered,
+              ArrayRef<Stream> streams)
       : GatherNest(op, e.target, given, !!e.getBuffer(op.getValues()),
                    !!ordered),
         e(e), op(op), output(output),
         view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
-        windows(e, op.getX()), ordered(ordered) {}
+        windows(e, op.getX()), ordered(ordered),
+        streams(tiles.size() > 1 && !rereads && e.target.lanes >= 16
+                    ? streams
+                    : ArrayRef<Stream>()) {}
   void emit();
 
 private:
@@ -50,6 +54,8 @@ private:
     Index first;
     int64_t rows;
     bool prefetches, isFirst;
+    /// How many tiles come before it.
+    Index number;
   };
 
   using LaneBody = llvm::function_ref<void(ArrayRef<Index>, Index)>;
@@ -88,6 +94,7 @@ private:
   void copy(Index slot, Index number);
   void pack(Index slot, Index number);
   void prefetchNext(const Line &line);
+  void prefetchStreams(const Line &line, const Tile &tile, Index step);
   void roundSums(const Line &line);
   void emitEpilogue(const Line &line, Index number);
 
@@ -116,6 +123,7 @@ private:
   /// The values in the order of the view, [slots, rows, columns], if they are
   /// put there.
   Value ordered;
+  ArrayRef<Stream> streams;
   /// For 16-bit floats, a work item converts the values of a k-block,
   /// [blocks, entries], or packs them in pairs, once for all tiles, and keeps
   /// the sums of a line, [features, lanes], which it rounds once.
@@ -331,6 +339,12 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   return e.loop(inBlock / unroll, outer, [&](Index step, ValueRange carried) {
     SmallVector<Value> sums(carried);
     Index from = e.multiplyAdd(step, unroll, Index::constant(0));
+    if (!tile.isFirst && !streams.empty() && e.width == panel && panels == 1)
+      prefetchStreams(
+          line, tile,
+          e.multiplyAdd(Index::of(arith::SubIOp::create(
+                            e.b, e.loc, e.materialize(number), low)),
+                        inBlock / unroll, step));
     if (tile.prefetches && (!wide || rows) && !ordered)
       e.prefetch(op.getValues(),
                  {nextSlot, Index::constant(0),
@@ -389,13 +403,30 @@ void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
 }
 
 void SpMMEmitter::forTiles(llvm::function_ref<void(const Tile &)> body) {
-  for (const Tiles &group : tiles)
+  int64_t before = 0;
+  for (const Tiles &group : tiles) {
     e.loop(group.count, {}, [&](Index tile, ValueRange) {
       body({e.multiplyAdd(tile, group.size, Index::constant(group.base)),
             group.size, prefetches && (rereads || group.base == 0),
-            group.base == 0});
+            group.base == 0, e.multiplyAdd(tile, 1, Index::constant(before))});
       return SmallVector<Value>();
     });
+    before += group.count;
+  }
+}
+
+/// The share of `step`, counted from the tile's first block on, of what the
+/// epilogue reads and writes of `line`.
+void SpMMEmitter::prefetchStreams(const Line &line, const Tile &tile,
+                                  Index step) {
+  for (auto [row, lane] : getStreamed(e, tile.number, step))
+    for (const Stream &stream : streams)
+      e.prefetchMemory(
+          stream.memref,
+          activations.at(line.leading,
+                         e.multiplyAdd(line.number, outBlock, row),
+                         e.multiplyAdd(lane, 1, line.lanes.front().scalar())),
+          1, stream.isWritten);
 }
 
 /// What the sums of a tile start from: the bias, or zeros.
@@ -560,6 +591,7 @@ void SpMMEmitter::emit() {
 void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
                            const PatternViews &patterns,
                            const ProductSchedule &schedule, Epilogue epilogue,
-                           Value ordered) {
-  SpMMEmitter(e, op, output, patterns, schedule, epilogue, ordered).emit();
+                           Value ordered, ArrayRef<Stream> streams) {
+  SpMMEmitter(e, op, output, patterns, schedule, epilogue, ordered, streams)
+      .emit();
 }
