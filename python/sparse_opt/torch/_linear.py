@@ -217,11 +217,17 @@ def _require_operands(
 
 
 def _require_images(
-    x: Tensor, weight: Tensor, in_features: int, window: Sequence[int] | None
+    x: Tensor, weight: Tensor, in_features: int, window: Sequence[int]
 ) -> None:
-    kernels = math.prod(window[::5])
-    is_window = len(window) == 5 * (x.dim() - 2) and min(window) >= 0 < kernels
-    if not is_window or x.shape[1] * kernels != in_features or x.dtype != weight.dtype:
+    is_window = len(window) == 5 * (x.dim() - 2) > 0 and all(
+        n >= (0 if place % 5 in (1, 2) else 1) for place, n in enumerate(window)
+    )
+    if (
+        not is_window
+        or x.shape[1] * math.prod(window[::5]) != in_features
+        or x.dtype != weight.dtype
+        or min(_images.result_size(x.shape[2:], window)) < 1
+    ):
         raise StepError(
             f"expected images whose windows {list(window)} have {in_features} elements of"
             f" {weight.dtype}, but got {list(x.shape)} of {x.dtype}"
