@@ -17,9 +17,9 @@ from sparse_opt._lines import Extent, Line
 from sparse_opt._product_text import Operands
 from sparse_opt._products import ITEMSIZES, Matrix
 
-_MOST_WINDOWS = 1024
+_MOST_WINDOWS, _MOST_POINTS = 1024, 256
 """Of the images of a call: so many fill the kernels' tiles, and what they read stays in a cache
-nearby."""
+nearby. Images whose windows are elements lie apart."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class Convolved(Matrix):
     @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
         windows = math.prod(e.out for e in self.extents)
-        most = max(_MOST_WINDOWS // windows, 1).bit_length() - 1
+        most = _MOST_POINTS if _are_points(self.extents) else _MOST_WINDOWS
+        most = max(most // windows, 1).bit_length() - 1
         return tuple(1 << n for n in reversed(range(most + 1)))
 
     def operands(self, tokens: int) -> Operands:

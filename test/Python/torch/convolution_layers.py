@@ -97,7 +97,7 @@ for frozen in ("weight", "bias"):
     z = functional.conv2d(x, weight, bias, padding=1).square().sum()
     want = torch.autograd.grad(z, [x, weight if frozen == "bias" else bias])
     if frozen == "bias":
-        layer.take_dense(want[1])
+        layer.take_dense(want[1].flatten(1))
         want = want[0], layer.weight.detach()
     print("frozen", frozen, all(distance(a, b) < 1e-12 for a, b in zip(got, want)))
     getattr(layer, frozen).requires_grad_(True)
