@@ -20,9 +20,20 @@ from dataclasses import dataclass
 from typing import Any
 
 
-def _round(columns: int) -> int:
-    """Returns as many columns or a few more, which vectors divide."""
-    return -(-columns // 64) * 64
+_VECTORS = 64
+_ROUNDS = 256, 192, 128
+"""Columns of a panel, and of a round of sampled products, whose sums are in registers meanwhile."""
+
+_MOST_MORE = 1.07
+
+
+def _round(columns: int, *sizes: int) -> int:
+    """Returns as many columns or a few more, which one of `sizes` divides, or else panels."""
+    for size in sizes:
+        found = -(-columns // size) * size
+        if found <= _MOST_MORE * columns:
+            return found
+    return -(-columns // _VECTORS) * _VECTORS
 
 
 @dataclass(frozen=True)
@@ -111,7 +122,7 @@ class Line:
             self.places.append((phase, shift))
         self.zeros = sum(e.low * pitch for e, pitch in zip(extents, pitches) if e.shares)
         self.elements = images * math.prod(self.rows)
-        self.columns = _round(self.elements)
+        self.columns = _round(self.elements, *_ROUNDS)
 
     @property
     def reach(self) -> int:
