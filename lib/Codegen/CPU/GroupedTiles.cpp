@@ -5,6 +5,7 @@
 
 #include "GroupedTiles.h"
 #include "InnerProducts.h"
+#include "bsr/Analysis/Windows.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 #include <numeric>
@@ -21,6 +22,8 @@ static constexpr int64_t maxGroups = 4, minLanes = 4;
 /// computed where it is read is computed in whole vectors.
 static bool isInMemory(Value tensor) {
   while (Operation *op = tensor.getDefiningOp()) {
+    if (areReadInLine(op))
+      return true;
     if (!isa<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
              tensor::CollapseShapeOp>(op))
       return false;

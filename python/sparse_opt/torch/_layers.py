@@ -323,6 +323,11 @@ class Linear(Blocks):
                 self._require_activations(x, self.weight)
             y = torch.nn.functional.linear(x, self.weight, self.bias)
             return _linear.ACTIVATIONS[self.activation](y) if self.activation else y
+        return self._multiplied(x)
+
+    def _multiplied(self, x: Tensor, window: Sequence[int] = ()) -> Tensor:
+        """Returns what the layer makes of activations, or of images by windows
+        (`_images.window_of`)."""
         self._require_no_transform()
         weight: Tensor = self.weight
         self._require_together(x, weight)
@@ -330,7 +335,8 @@ class Linear(Blocks):
         if torch.is_autocast_enabled(x.device.type):
             x, weight = _cast(x), _cast(weight)
             bias = bias if bias is None else _cast(bias)
-        self._require_activations(x, weight)
+        if not window:
+            self._require_activations(x, weight)
         wanted = (self.out_features,)
         if bias is not None and (bias.shape != wanted or bias.dtype != weight.dtype):
             raise StepError(
@@ -340,10 +346,8 @@ class Linear(Blocks):
                 if bias.shape != wanted
                 else f"expected a bias of {weight.dtype}{self._which}, but got one of {bias.dtype}"
             )
-        y = _linear.call(
-            x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
-        )
-        return y
+        arguments = x, weight, bias, self.pattern, self.out_features, self.in_features
+        return _linear.call(*arguments, self.activation, window)
 
     @property
     def _which(self) -> str:
