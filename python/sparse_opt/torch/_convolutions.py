@@ -121,8 +121,8 @@ class Convolution(Linear):
             size = _images.result_size(x.shape[2:], window)
             return y.transpose(1, 2).reshape(x.shape[0], self.out_channels, *size)
         if max(self.kernel_size) == 1 and not any(map(any, pads)):
-            # The others are not read.
-            x = x[(..., *(slice(None, None, s) for s in self.stride))]
+            read: Any = (..., *(slice(None, None, s) for s in self.stride))
+            x = x[read]
             window = _images.window_of(self.kernel_size, pads, self.kernel_size, self.dilation)
         return self._multiplied(x, window)
 
