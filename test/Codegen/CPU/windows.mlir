@@ -93,8 +93,8 @@ func.func @convolution(%p: !pattern, %w: tensor<4x8x8xf32>, %line: tensor<8x84xf
 !pattern = !bsr.pattern<48x16, block = 8x8, slots = 4>
 #id = affine_map<(c, t) -> (c, t)>
 
-// The gradient of the images is one kernel with the product: it adds a vector of each place
-// to that of its channel, and no window lies in memory.
+// The gradient of the images is one kernel with the product: a work item makes the rows of the
+// places of one channel, and adds them up. No other window lies in memory.
 // CHECK-LABEL: func @gradient
 // CHECK:         bsr.launch @[[SUM:.*]] ins({{.*}} -> tensor<8x44xf32>
 // CHECK-NOT:     bsr.launch
@@ -102,8 +102,11 @@ func.func @convolution(%p: !pattern, %w: tensor<4x8x8xf32>, %line: tensor<8x84xf
 // EMIT-LABEL: func private @cluster(
 // EMIT-SAME:    %[[DY:[^:]*]]: memref<16x64xf32>, %[[DX:[^:]*]]: memref<8x44xf32>)
 // EMIT-NOT:     memref<48x64xf32>
-// EMIT:         vector.load %[[DX]]
+// EMIT:         %[[ROWS:.*]] = memref.alloca() {{.*}}: memref<6x64xf32>
 // EMIT:         vector.load %[[DY]]
+// EMIT:         vector.store {{.*}}, %[[ROWS]]
+// EMIT:         vector.load %[[DX]]
+// EMIT:         vector.load %[[ROWS]]
 // EMIT:         vector.store {{.*}}, %[[DX]]
 // PLAIN-LABEL: func @gradient
 // PLAIN:       func private @cluster(

@@ -143,14 +143,18 @@ def BSRGatherLaunches : Pass<"bsr-gather-launches", "func::FuncOp"> {
 }
 
 def BSRMergeLaunches : Pass<"bsr-merge-launches", "ModuleOp"> {
-  let summary = "Join launches of one kernel on independent data";
+  let summary = "Join launches on independent data";
   let description = [{
-    Each launch of a graph takes a microsecond beside its work. Up to 16 launches of an
-    element-wise kernel become one, in the place of the last: `blockIdx.y` says which of
+    Each launch of a graph takes a microsecond beside its work. Up to 16 launches of a
+    kernel whose grid is a line become one, in the place of the last: `blockIdx.y` says which of
     them a thread block belongs to, and the kernel chooses among their buffers by it. What
     all of them get is passed once. Launches are moved behind others, or joined, where
     neither writes what the other reads or writes: an argument of the step, or bytes of its
     arena.
+
+    Neighbours of other element-wise kernels, with as many threads and independent data, are
+    joined then: thread blocks of each row of the grid do what those of one kernel did. Parts
+    of the rows of one buffer, as of a concatenation, are independent data.
 
     Before:
 
