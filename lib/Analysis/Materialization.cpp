@@ -26,8 +26,7 @@ static int64_t getBodyCost(linalg::GenericOp op) {
   for (Operation &inner : op.getBody()->without_terminator()) {
     if (isa<math::SqrtOp, math::RsqrtOp, arith::DivFOp>(inner))
       cost += 4;
-    else if (isa<math::MathDialect>(inner.getDialect()) ||
-             isa<tensor::ExtractOp>(inner))
+    else if (isa<math::MathDialect>(inner.getDialect()))
       cost += 12;
     else if (!isa<arith::ConstantOp, linalg::IndexOp>(inner))
       ++cost;
