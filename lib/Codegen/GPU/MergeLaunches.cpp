@@ -322,6 +322,12 @@ void MergeLaunches::replace(ArrayRef<gpu::LaunchFuncOp> launches,
       b, last.getLoc(), kernel, grid, last.getBlockSizeOperandValues(),
       /*dynamicSharedMemorySize=*/Value(), operands);
   attrs::kind.set(together, attrs::kind.get(last));
+  int64_t flops = 0;
+  for (gpu::LaunchFuncOp launch : launches)
+    if (IntegerAttr own = attrs::flops.get(launch))
+      flops += own.getInt();
+  if (flops)
+    attrs::flops.set(together, b.getI64IntegerAttr(flops));
   for (gpu::LaunchFuncOp launch : launches)
     launch.erase();
   numMerged += launches.size();

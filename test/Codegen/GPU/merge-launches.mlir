@@ -4,13 +4,14 @@
 // RUN: sparse-opt %s --split-input-file --bsr-outline-launches --inline --bsr-merge-launches --mlir-disable-threading --remarks-filter=bsr-merge-launches -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 // REMARK: [Passed] LaunchesMerged | Category:bsr-merge-launches | Function=step | Kernel=scale, Launches=3
 
-// Launches of one kernel on other data are one, in the place of the last; what all get is passed once. A launch in between that touches
+// Launches of one kernel on other data are one, in the place of the last; what all get is passed once, and the operations
+// of all count. A launch in between that touches
 // none of their data goes first.
 
 // CHECK-LABEL: func @step(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<256xf32>, %[[Y:[a-z0-9]+]]: memref<256xf32>, %[[Z:[a-z0-9]+]]: memref<256xf32>, %[[S:[a-z0-9]+]]: memref<f32>, %[[O:[a-z0-9]+]]: memref<256xf32>)
 // CHECK:         gpu.launch_func @kernels::@other {{.*}} args(%[[O]] : memref<256xf32>)
-// CHECK-NEXT:    gpu.launch_func @kernels::@scale_3 blocks in (%c2, %c3, %c1) threads in (%c128, %c1, %c1) args(%[[X]] : memref<256xf32>, %[[Y]] : memref<256xf32>, %[[Z]] : memref<256xf32>, %[[S]] : memref<f32>) {bsr.kind = "elementwise"}
+// CHECK-NEXT:    gpu.launch_func @kernels::@scale_3 blocks in (%c2, %c3, %c1) threads in (%c128, %c1, %c1) args(%[[X]] : memref<256xf32>, %[[Y]] : memref<256xf32>, %[[Z]] : memref<256xf32>, %[[S]] : memref<f32>) {bsr.flops = 768 : i64, bsr.kind = "elementwise"}
 // CHECK-NEXT:    return
 // CHECK-NOT:     gpu.func @scale(
 // CHECK:         gpu.func @scale_3(%[[A:.*]]: memref<256xf32>, %[[B:.*]]: memref<256xf32>, %[[C:.*]]: memref<256xf32>, %[[D:.*]]: memref<f32>) kernel attributes {{{.*}}known_grid_size = array<i32: 2, 3, 1>
@@ -25,7 +26,7 @@
 // CHECK:           memref.load %[[D]]
 // CHECK:           memref.store %{{.*}}, %[[MINE]]
 module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
-  func.func private @scale(%x: memref<256xf32>, %s: memref<f32>) attributes {bsr.kind = "elementwise"} {
+  func.func private @scale(%x: memref<256xf32>, %s: memref<f32>) attributes {bsr.flops = 256 : i64, bsr.kind = "elementwise"} {
     scf.forall (%i) in (256) {
       %0 = memref.load %x[%i] : memref<256xf32>
       %1 = memref.load %s[] : memref<f32>
