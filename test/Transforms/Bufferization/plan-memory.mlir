@@ -166,3 +166,39 @@ func.func @plans_first(%x: memref<16xf32> {bsr.name = "x"}) {
   call @use(%large, %large) : (memref<64xf32>, memref<64xf32>) -> ()
   return
 }
+
+// -----
+
+// What the launches of one kernel leave each other, below 4 MiB, keeps its memory on a GPU: what reads it may wait for that of others.
+// What is larger is used again, and so is all of it on processors.
+
+// CHECK-LABEL: func @partial_sums
+// CHECK-SAME:    bsr.arena_bytes = 4194432 : i64
+module attributes {bsr.target = #bsr.gpu} {
+func.func private @sum(memref<16xf32>)
+func.func private @sum_large(memref<1048576xf32>)
+func.func @partial_sums(%x: memref<16xf32> {bsr.name = "x"}) {
+  %a = memref.alloc() : memref<16xf32>
+  call @sum(%a) : (memref<16xf32>) -> ()
+  %b = memref.alloc() : memref<16xf32>
+  call @sum(%b) : (memref<16xf32>) -> ()
+  %c = memref.alloc() : memref<1048576xf32>
+  call @sum_large(%c) : (memref<1048576xf32>) -> ()
+  %d = memref.alloc() : memref<1048576xf32>
+  call @sum_large(%d) : (memref<1048576xf32>) -> ()
+  return
+}
+}
+
+// -----
+
+// CHECK-LABEL: func @on_a_processor
+// CHECK-SAME:    bsr.arena_bytes = 64 : i64
+func.func private @sum(memref<16xf32>)
+func.func @on_a_processor(%x: memref<16xf32> {bsr.name = "x"}) {
+  %a = memref.alloc() : memref<16xf32>
+  call @sum(%a) : (memref<16xf32>) -> ()
+  %b = memref.alloc() : memref<16xf32>
+  call @sum(%b) : (memref<16xf32>) -> ()
+  return
+}
