@@ -11,7 +11,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
-#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRGATHERLAUNCHES
@@ -26,7 +26,7 @@ namespace {
 struct Candidate {
   LaunchOp launch;
   Operation *lastProducer = nullptr; ///< in the block, if any
-  Operation *firstUser;
+  Operation *firstUser = nullptr;
 };
 
 struct GatherLaunches : bsr::impl::BSRGatherLaunchesBase<GatherLaunches> {
@@ -60,7 +60,7 @@ static bool isSmall(LaunchOp launch, int64_t launchBytes) {
 
 static std::optional<Candidate> getCandidate(LaunchOp launch,
                                              const Order &order) {
-  Candidate candidate{launch, nullptr, nullptr};
+  Candidate candidate{launch};
   Block *block = launch->getBlock();
   for (Value operand : launch->getOperands()) {
     Operation *producer = operand.getDefiningOp();
