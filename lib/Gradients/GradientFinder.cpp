@@ -5,8 +5,8 @@
 #include "bsr/Gradients/GradientFinder.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attributes.h"
-#include "bsr/Gradients/Makeup.h"
 #include "bsr/Gradients/OffPattern.h"
+#include "bsr/Gradients/Provenance.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -145,8 +145,8 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
                                                  ArrayRef<Value> gradients) {
   Space &space = spaces[number];
   Offs offs;
-  Makeup makeup(ToDenseOp(weights[number].dense).getDense(), gradients, data,
-                offs);
+  Provenance provenance(ToDenseOp(weights[number].dense).getDense(), gradients,
+                        data, offs);
   SmallVector<Value> penalties;
   bool isReported = false;
   auto reportOnce = [&](Operation *op, StringRef what) {
@@ -172,16 +172,16 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
       offs[value] = Off::Data;
     } else if (Value input = getSummed(op)) {
       offs[value] = getOff(offs, input);
-      makeup.add(op);
+      provenance.add(op);
     } else if (isEntryWise(op)) {
       std::optional<Entries> entries =
           isInside ? inside->second.front()
                    : forwards[number].values.lookup(value);
       bool wasData = false;
       offs[value] = getEntryOff(value, entries, offs, wasData);
-      makeup.add(op);
+      provenance.add(op);
       bool isPenalty =
-          makeup.get(value) == Made::OfSums && offs[value] == Off::Constant;
+          provenance.get(value) == Origin::Sums && offs[value] == Off::Constant;
       if (!isInside) {
         if (!isPenalty || hiddenGradients.isOnlySummed(value, space))
           continue;
@@ -200,7 +200,8 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
         offs[value] = Off::Zero;
       } else if (wasData && offs[value] == Off::Data) {
         reportOnce(op, "computes it of data, entry by entry");
-      } else if (gradients.empty() && makeup.get(value) == Made::OfWeight &&
+      } else if (gradients.empty() &&
+                 provenance.get(value) == Origin::OfWeight &&
                  offs[value] == Off::Constant) {
         reportOnce(op, "is not zero where the weight is");
       }

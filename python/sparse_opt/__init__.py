@@ -13,7 +13,7 @@ from sparse_opt._errors import ExportError, StepError
 from sparse_opt._evaluation import Evaluation
 from sparse_opt._explain import ExplainedWeight, Explanation, ExportedWeight, Weights, explain
 from sparse_opt._marks import Mark
-from sparse_opt._method import Method, Weight, highest, lowest
+from sparse_opt._method import Method, highest, lowest
 from sparse_opt._program import Export
 from sparse_opt._description import Blocks, Buffer, Counters, Pattern
 from sparse_opt._recorder import Recorder
@@ -21,6 +21,7 @@ from sparse_opt._rules import Group
 from sparse_opt._sparsity import Sparsity
 from sparse_opt._step import Step, compile
 from sparse_opt._tools import commit as _commit
+from sparse_opt._weight import Weight
 from sparse_opt import masks as masks
 
 __version__ = "0.1.0"

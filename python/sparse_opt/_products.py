@@ -329,7 +329,7 @@ _WAITING = ("KMP_BLOCKTIME", "KMP_USE_YIELD", "KMP_LIBRARY", "OMP_WAIT_POLICY")
 
 def _limit_spinning(loaded: ctypes.CDLL) -> None:
     """Lets threads sleep soon when they wait, unless the environment says how, as the
-    runtime does for steps (runtime/step/Spinning.cpp): those of a framework run in between.
+    runtime does for steps (runtime/step/OpenMPRuntime.cpp): those of a framework run in between.
     The first call counts."""
     set_defaults = getattr(loaded, "kmp_set_defaults", None)
     if set_defaults is not None and not any(name in os.environ for name in _WAITING):

@@ -22,6 +22,7 @@ from sparse_opt._exclusive import Use, exclusive
 from sparse_opt._library import NewBlocks, PatternUpdate
 from sparse_opt._method import Method
 from sparse_opt._rules import Group, Groups, Member, Rules, Updates, require_first
+from sparse_opt._weight import Weight
 
 if TYPE_CHECKING:
     from sparse_opt._step import Step
@@ -127,7 +128,7 @@ class Sparsity:
         for member, steps in self._updates.scored(step):
             if isinstance(member.group.method, Method):
                 if steps > 1:
-                    member.group.method.see(_method.Weight(self._step, member.pattern, counters))
+                    member.group.method.see(Weight(self._step, member.pattern, counters))
             else:
                 summed[member.pattern.index] = steps
         if max(summed, default=0) > 1:

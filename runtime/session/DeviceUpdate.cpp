@@ -4,7 +4,7 @@
 // results.
 
 #include "DeviceUpdate.h"
-#include "UpdateRoom.h"
+#include "UpdateScratch.h"
 #include "base/Status.h"
 #include "pattern/BlockNorm.h"
 #include <algorithm>
@@ -15,7 +15,7 @@ DeviceUpdate::DeviceUpdate(bsr_session &session,
                            const bsr_pattern_update *updates)
     : session(session), updates(updates) {
   const std::vector<Pattern> &patterns = session.manifest().patterns;
-  RoomCursor flags(session.room);
+  ScratchCursor flags(session.room);
   for (size_t i = 0; i < patterns.size(); ++i) {
     if (patterns[i].isStatic || updates[i].method == BSR_STATIC)
       continue;
@@ -55,7 +55,7 @@ std::string DeviceUpdate::normsOf(const Task &task) const {
 
 void DeviceUpdate::place(const Group &group) {
   auto size = int64_t(group.end - group.first);
-  RoomCursor cursor(static_cast<char *>(session.room) + flagBytes);
+  ScratchCursor cursor(static_cast<char *>(session.room) + flagBytes);
   tableOf = reinterpret_cast<char *>(cursor.cut(size, sizeof(UpdateRow)));
   int64_t fillRows = 0;
   for (size_t i = group.first; i < group.end; ++i)

@@ -4,7 +4,7 @@
 
 #include "Session.h"
 #include "SharedState.h"
-#include "UpdateRoom.h"
+#include "UpdateScratch.h"
 #include "base/Element.h"
 #include "base/Status.h"
 #include "comm/Communicator.h"

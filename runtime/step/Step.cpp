@@ -3,13 +3,12 @@
 // Loads a compiled step from its shared library.
 
 #include "Step.h"
+#include "OpenMPRuntime.h"
 #include "Processor.h"
-#include "Spinning.h"
 #include "base/Status.h"
 #include "support/File.h"
 #include "support/Hash.h"
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -93,41 +92,6 @@ static void *findSymbol(void *library, const char *symbol,
     fail(BSR_INVALID_STEP, "expected symbol '", symbol, "' in '", path,
          "', but got none");
   return address;
-}
-
-/// Fails if OMP_NUM_THREADS is nothing that the OpenMP runtime can read, for it
-/// ends the process or asks for all memory. It takes numbers of threads, one
-/// for each level of nesting.
-static void requireThreads() {
-  constexpr long most = 1 << 15;
-  const char *value = std::getenv("OMP_NUM_THREADS");
-  if (!value)
-    return;
-  std::string_view rest = value;
-  bool isNumber = false; // what stands before `rest`
-  auto skipSpaces = [&] {
-    rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size()));
-  };
-  do {
-    skipSpaces();
-    long number = -1;
-    auto [end, error] =
-        std::from_chars(rest.data(), rest.data() + rest.size(), number);
-    isNumber = error == std::errc() && number >= 0 && number <= most;
-    rest.remove_prefix(size_t(end - rest.data()));
-    skipSpaces();
-    if (rest.empty() || rest.front() != ',')
-      break;
-    rest.remove_prefix(1);
-  } while (isNumber);
-  if (!isNumber || !rest.empty())
-    fail(BSR_INVALID_ARGUMENT,
-         "expected OMP_NUM_THREADS to be a number of "
-         "threads from 0 to ",
-         most,
-         ", or several with commas between, but "
-         "got '",
-         value, "': set another or none");
 }
 
 bsr_status bsr_step_load(const char *path, bsr_step **step) {

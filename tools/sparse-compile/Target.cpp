@@ -5,7 +5,7 @@
 #include "Target.h"
 #include "Codegen.h"
 #include "Phases.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "llvm/ADT/StringExtras.h"

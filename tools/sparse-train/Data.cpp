@@ -39,21 +39,6 @@ std::optional<double> Data::unigramEntropy() const {
   return tokens ? std::optional(tokens->unigramEntropy()) : std::nullopt;
 }
 
-std::string Data::taskOf(const Session &session, const Config &config) {
-  if (!config.task.empty())
-    return config.task;
-  if (findBatch(session, "positions"))
-    return "masked";
-  for (const Buffer &buffer : session.buffers())
-    if (std::string_view word = lastWord(buffer.name);
-        buffer.role == "batch" && word != "ids" && word != "labels")
-      refuseBatch(session, "positions",
-                  ": text is for ids and maybe labels, or for what masked "
-                  "tokens have; other arrays come from configuration key "
-                  "'data'");
-  return "causal";
-}
-
 /// Fails unless batches of `session` are of sequences of `length`: those of
 /// text have that many tokens, and of arrays one has a dimension of it, behind
 /// that of examples.

@@ -26,9 +26,6 @@ public:
   uint64_t checksum() const;
   /// Of text, the entropy of single tokens.
   std::optional<double> unigramEntropy() const;
-  /// The task of `config`, or, where that says none, the one that the batch
-  /// buffers of `session` are for.
-  static std::string taskOf(const Session &session, const Config &config);
   /// What fills the batch buffers of `session`, the step for `length`, with it,
   /// for the task. Throws `Error` where its batches are not of that length.
   std::unique_ptr<Batches> batches(Session &session, int64_t length,

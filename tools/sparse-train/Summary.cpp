@@ -3,8 +3,8 @@
 // Gathers what a summary says.
 
 #include "Summary.h"
+#include "DescribeStep.h"
 #include "Host.h"
-#include "StepCounts.h"
 #include "Timers.h"
 
 #include <cstdio>

@@ -7,6 +7,7 @@
 #include "Agreement.h"
 #include "Compile.h"
 #include "Data.h"
+#include "DescribeStep.h"
 #include "FirstValues.h"
 #include "Host.h"
 #include "LengthSteps.h"
@@ -20,9 +21,9 @@
 #include "RunFolder.h"
 #include "Session.h"
 #include "Stages.h"
-#include "StepCounts.h"
 #include "StopSignal.h"
 #include "Summary.h"
+#include "Task.h"
 #include "Totals.h"
 #include "Trace.h"
 #include "Tracker.h"
@@ -219,7 +220,7 @@ private:
                       {xxh64(tools::describeVersion("sparse-train")),
                        xxh64(sharedConfiguration()), data.checksum()});
     std::vector<SessionOfLength> opened = openSessions(config, ranks);
-    config.task = Data::taskOf(opened.front().session, config);
+    config.task = chooseTask(opened.front().session, config);
     return LengthSteps(std::move(opened), data, config);
   }
 

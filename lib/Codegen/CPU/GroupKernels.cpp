@@ -293,17 +293,22 @@ static void emitMatmul(Emitter &e, GroupedMatmulOp op, Value output,
 namespace {
 /// What a work item computes of each matrix: `height` rows from `row` on, and
 /// `count` times `width` columns from `column` on.
+struct OuterTile {
+  Index row;
+  int64_t height;
+  Index column;
+  int64_t count, width;
+};
+
 class OuterItem {
 public:
   OuterItem(Emitter &e, GroupedOuterOp op, Value output, GroupRows &rows,
-            Index row, int64_t height, Index column, int64_t count,
-            int64_t width)
-      : e(e), op(op), output(output), rows(rows), row(row), height(height),
-        column(column), count(count), width(width) {
+            const OuterTile &tile)
+      : e(e), op(op), output(output), rows(rows), tile(tile) {
     type = op.getW().getType().getElementType();
     length = std::max<int64_t>(
         1, e.target.streamedBytes() * 8 /
-               ((height + width) * type.getIntOrFloatBitWidth()));
+               ((tile.height + tile.width) * type.getIntOrFloatBitWidth()));
   }
 
   void emit();
@@ -311,17 +316,15 @@ public:
 private:
   void pack(Value operand, Value strip, Index first, int64_t extent, Value low,
             Value number);
-  void multiply(Index group, Index tile, int64_t tileRows, Index first,
+  void multiply(Index group, Index row, int64_t numRows, Index first,
                 Value isFirst, Value number);
 
   Emitter &e;
   GroupedOuterOp op;
   Value output;
   GroupRows &rows;
-  Index row;
-  int64_t height;
-  Index column;
-  int64_t count, width, length;
+  OuterTile tile;
+  int64_t length;
   Type type;
   /// What `length` rows of each operand have at the features of the item.
   Value a, b;
@@ -348,26 +351,27 @@ void OuterItem::pack(Value operand, Value strip, Index first, int64_t extent,
   });
 }
 
-/// Adds the products of `number` packed rows to a tile, or sets it to these if
-/// they are the first of their group.
-void OuterItem::multiply(Index group, Index tile, int64_t tileRows, Index first,
+/// Adds the products of `number` packed rows to `numRows` rows of the item,
+/// from its `row` on, or sets them to these if they are the first of their
+/// group.
+void OuterItem::multiply(Index group, Index row, int64_t numRows, Index first,
                          Value isFirst, Value number) {
   auto place = [&](int64_t i) {
-    return SmallVector<Index>{group, e.multiplyAdd(tile, 1, row).plus(i),
-                              withLanes(first, width)};
+    return SmallVector<Index>{group, e.multiplyAdd(row, 1, tile.row).plus(i),
+                              withLanes(first, tile.width)};
   };
   Value zero = getZeros(e, type, 1).front();
   SmallVector<Value> sums;
-  for (int64_t i = 0; i != tileRows; ++i)
+  for (int64_t i = 0; i != numRows; ++i)
     sums.push_back(arith::SelectOp::create(e.b, e.loc, isFirst, zero,
                                            e.load(output, place(i))));
   sums =
       e.loop(e.constant(0), number, 1, sums, [&](Value k, ValueRange carried) {
         SmallVector<Value> next(carried);
-        Value vector =
-            e.load(b, {Index::of(k), withLanes(Index::constant(0), width)});
+        Value vector = e.load(
+            b, {Index::of(k), withLanes(Index::constant(0), tile.width)});
         for (auto [i, sum] : llvm::enumerate(next))
-          sum = multiplyAdd(e, e.load(a, {Index::of(k), tile.plus(i)}), vector,
+          sum = multiplyAdd(e, e.load(a, {Index::of(k), row.plus(i)}), vector,
                             sum);
         return next;
       });
@@ -376,9 +380,9 @@ void OuterItem::multiply(Index group, Index tile, int64_t tileRows, Index first,
 }
 
 void OuterItem::emit() {
-  llvm::SaveAndRestore lanes(e.width, width);
-  a = e.allocate({length, height}, type);
-  b = e.allocate({length, width}, type);
+  llvm::SaveAndRestore lanes(e.width, tile.width);
+  a = e.allocate({length, tile.height}, type);
+  b = e.allocate({length, tile.width}, type);
   e.loop(rows.numGroups, {}, [&](Index group, ValueRange) {
     Value begin, end;
     std::tie(begin, end) = rows.getPlaces(group);
@@ -389,16 +393,16 @@ void OuterItem::emit() {
       Value number = getLength(e, low, end, length);
       Value isFirst = arith::CmpIOp::create(
           e.b, e.loc, arith::CmpIPredicate::eq, low, begin);
-      pack(op.getA(), a, row, height, low, number);
-      return e.loop(count, {}, [&](Index block, ValueRange) {
-        Index first = e.multiplyAdd(block, width, column);
-        pack(op.getB(), b, first, width, low, number);
-        for (Tiles tiles : tileWithRemainder(height, CPUTarget::tileRows))
-          e.loop(tiles.count, {}, [&](Index tile, ValueRange) {
+      pack(op.getA(), a, tile.row, tile.height, low, number);
+      return e.loop(tile.count, {}, [&](Index block, ValueRange) {
+        Index first = e.multiplyAdd(block, tile.width, tile.column);
+        pack(op.getB(), b, first, tile.width, low, number);
+        for (Tiles rows : tileWithRemainder(tile.height, CPUTarget::tileRows))
+          e.loop(rows.count, {}, [&](Index strip, ValueRange) {
             multiply(
                 group,
-                e.multiplyAdd(tile, tiles.size, Index::constant(tiles.base)),
-                tiles.size, first, isFirst, number);
+                e.multiplyAdd(strip, rows.size, Index::constant(rows.base)),
+                rows.size, first, isFirst, number);
             return SmallVector<Value>();
           });
         return SmallVector<Value>();
@@ -432,9 +436,8 @@ static void emitOuter(Emitter &e, GroupedOuterOp op, Value output,
             e.multiplyAdd(item[0], strip.size, Index::constant(strip.base));
         Index column = e.multiplyAdd(item[1], count * tiles.size,
                                      Index::constant(tiles.base));
-        OuterItem(e, op, output, rows, row, strip.size, column, count,
-                  tiles.size)
-            .emit();
+        OuterTile tile{row, strip.size, column, count, tiles.size};
+        OuterItem(e, op, output, rows, tile).emit();
       });
     }
 }

@@ -3,7 +3,7 @@
 // Which kernel computes an operation or a cluster.
 
 #include "GPUDispatch.h"
-#include "bsr/Codegen/GPU/Attention/AttentionProducts.h"
+#include "bsr/Codegen/GPU/Attention/MatchAttention.h"
 #include "bsr/Codegen/GPU/Dense/DenseProduct.h"
 #include "bsr/Codegen/GPU/SDDMM/SDDMM.h"
 #include "bsr/Codegen/GPU/SpMM/SpMM.h"

@@ -5,7 +5,7 @@
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
 #include "GPUDispatch.h"
-#include "PlainProducts.h"
+#include "ProductRemarks.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/Common/Nests.h"
 #include "bsr/Codegen/GPU/Core/Elementwise.h"

@@ -7,7 +7,7 @@
 #define BSR_TRANSFORMS_SPARSITY_PROPAGATION_H
 
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Analysis/Intervals.h"
+#include "bsr/Analysis/FloatRanges.h"
 #include "bsr/Dialect/BSR.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -138,7 +138,7 @@ private:
   DenseMap<Value, Value> uniforms;               // a tensor to its scalar
   DenseMap<Value, SmallVector<Value>> tensorsOf; // and a scalar to those
   /// Rules are equalities: what was computed before one holds after it.
-  Intervals intervals;
+  FloatRanges intervals;
   DenseMap<Operation *, bool> rewritten;
 };
 

@@ -21,7 +21,7 @@ from sparse_opt.jax import _checks
 from sparse_opt.jax._arrays import alive, example, memory, shown
 
 if TYPE_CHECKING:
-    from sparse_opt.jax._beside import Beside
+    from sparse_opt.jax._user_step import UserStep
 
 
 class JaxProgram:
@@ -35,7 +35,7 @@ class JaxProgram:
 
     framework = "JAX"
     layers: Layers | None = None
-    _beside: Beside | None = None
+    _user_step: UserStep | None = None
 
     def __init__(
         self,
@@ -161,13 +161,13 @@ class JaxProgram:
     def rerun(self, call: Call) -> Rerun | None:
         if self._step is None:
             return None
-        if self._beside is None:
-            self._beside = self._make_beside(self._step)
-        return self._beside.run(call)
+        if self._user_step is None:
+            self._user_step = self._make_user_step(self._step)
+        return self._user_step.run(call)
 
-    def _make_beside(self, step: Callable[..., Any]) -> Beside:
+    def _make_user_step(self, step: Callable[..., Any]) -> UserStep:
         try:
-            from sparse_opt.jax._beside import Beside, Parts
+            from sparse_opt.jax._user_step import UserStep, Parts
         except (ImportError, AttributeError) as error:
             raise Unchecked(
                 f"JAX {jax.__version__} lacks what it needs ({error})"
@@ -176,7 +176,7 @@ class JaxProgram:
             _checks.dotted("metrics", path)
             for path, _ in tree_util.tree_leaves_with_path(self._outputs)
         ]
-        return Beside(
+        return UserStep(
             Parts(
                 step,
                 (*self._carried, *self._batch),
@@ -190,7 +190,7 @@ class JaxProgram:
         )
 
     def forget(self) -> None:
-        self._beside = None
+        self._user_step = None
 
     def changes(self, of: str | None = None) -> Changes:
         return {}, {}

@@ -25,12 +25,12 @@ from sparse_opt._check import Call, Rerun
 from sparse_opt.torch import (
     _arguments,
     _capture,
-    _eager,
     _function,
     _objects,
     _optimizer,
     _optimizers,
     _upgrade,
+    _user_step,
 )
 from sparse_opt.torch._memory import HELD_AS, NUMPY_OF, from_numpy, to_numpy
 
@@ -79,9 +79,9 @@ class TorchProgram:
         self._flags = self._state_of_flags()
         self._objects = _objects.Objects(model, optimizers, self._counters, self.store)
         weakref.finalize(self, _objects.remove, self._objects.hooks)
-        self._eager: _eager.Eager | None = None
+        self._user_step: _user_step.UserStep | None = None
         if train_step is not None:
-            self._eager = _eager.Eager(
+            self._user_step = _user_step.UserStep(
                 train_step, model, optimizers, self._counters, self._names, capture.draws
             )
 
@@ -108,8 +108,8 @@ class TorchProgram:
         with self.layers.dense():
             tensors |= {name: p.detach() for name, p in self._model.named_parameters()}
             initial = _optimizer.initial_state(self._model, self._optimizers)
-        if self._eager is not None:
-            self._eager.note(initial)
+        if self._user_step is not None:
+            self._user_step.note(initial)
         for name, state in initial.items():
             for key, value in state.items():
                 tensors[f"optimizer.{name}.{key}"] = value
@@ -246,7 +246,7 @@ class TorchProgram:
 
     def rerun(self, call: Call) -> Rerun | None:
         """Runs the user's own step on what the compiled one has."""
-        if self._eager is None:
+        if self._user_step is None:
             return None
         leaves = [
             _own(name, leaf, exported) if isinstance(exported, torch.Tensor) else leaf
@@ -255,7 +255,7 @@ class TorchProgram:
         batch = pytree.tree_unflatten(leaves, self._tree)
         # Its weights are those of the step now.
         with self._objects.paused(), self.layers.dense():
-            return self._eager.run(call, batch)
+            return self._user_step.run(call, batch)
 
     def forget(self) -> None:
         return None

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.utils import parametrize
 
-from sparse_opt import _given, _method, _pattern_updates, _products, _runtime
+from sparse_opt import _given, _pattern_updates, _products, _runtime
 from sparse_opt._errors import StepError
 from sparse_opt._pattern_updates import Due, Weight, needs_scores, require_scores
+from sparse_opt._weight import generator
 from sparse_opt.torch import _gpu, _linear, _sharded
 from sparse_opt.torch._new_blocks import Ages, Start, is_by_slots
 
@@ -167,7 +168,7 @@ def update(
             new = changed & (rows >= 0)
             values = _values(weight, layer)
             if start.values == "random":
-                rng = _method.generator(seed, weight.updates, f"{name}\nvalues")
+                rng = generator(seed, weight.updates, f"{name}\nvalues")
                 values[new] = layer.first_values(rng, rows[new]).to(values.dtype)
             _sharded.take_whole(layer.weight, values)
             layer.pattern.copy_(torch.from_numpy(weight.pattern))

@@ -8,9 +8,10 @@
 // values its rows are keys, for those of queries they are queries, and scores
 // are computed twice. So no thread block adds to the sums of another one.
 
-#include "AttentionBlock.h"
 #include "AttentionKernels.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "AttentionThreadBlock.h"
+#include "bsr/Codegen/GPU/Core/AsyncCopies.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -77,13 +78,13 @@ private:
   /// column in a stage.
   std::array<SmallVector<Value>, numStatistics> loadStatistics(Value stage);
 
-  AttentionBlock block;
+  AttentionThreadBlock block;
   BlockBuilder &b;
   const Attention &attention;
   const GradientTile &tile;
   ArrayRef<AttentionResult> results;
   Value statistics;
-  std::array<AttentionBlock::Left, 2> own;
+  std::array<LeftFragments, 2> own;
   /// Of the lane's rows, where these are queries.
   std::array<SmallVector<Value>, numStatistics> ofRows;
 };
@@ -135,19 +136,16 @@ void GradientEmitter::copyTile(Value first, Value to) {
   }
   if (!tile.hasKeys)
     return;
-  // A copy is of four numbers.
-  constexpr int64_t length = copiedBytes / sizeof(float);
-  int64_t perRow = tile.other[0].tokens / length;
-  Value isCopied = b.less(b.thread, b.constant(numStatistics * perRow));
-  b.when(isCopied, [&] {
-    Value statistic = b.div(b.thread, perRow);
-    Value piece = b.mul(b.rem(b.thread, perRow), length);
-    Type f32 = b.b.getF32Type();
-    Value from = b.at(b.getPointer(statistics),
-                      getPlace(statistic, b.add(first, piece)), f32);
-    b.copyAsync(b.at(b.multiplyAdd(b.thread, copiedBytes, to)), from,
-                /*size=*/Value());
-  });
+  Type f32 = b.b.getF32Type();
+  int64_t queries = tile.other[0].tokens;
+  PieceCopy copy{f32, /*rows=*/numStatistics, /*length=*/queries,
+                 /*copied=*/copiedBytes / int64_t(sizeof(float)),
+                 /*pitch=*/queries * int64_t(sizeof(float))};
+  copy.emit(b, blockThreads, b.getPointer(statistics), to,
+            [&](Value statistic, Value query) -> PieceCopy::Source {
+              return {getPlace(statistic, b.add(first, query)),
+                      /*isInside=*/Value()};
+            });
 }
 
 std::array<SmallVector<Value>, numStatistics>
@@ -170,7 +168,7 @@ SmallVector<Value> GradientEmitter::addTile(Value first, Value stage,
                                             ValueRange carried) {
   Value second = b.add(stage, tile.other[0].getBytes());
   FragmentSums products = own[0].multiply(tile.other[0], stage);
-  AttentionBlock::Scores scores = block.getScores(products, first);
+  AttentionThreadBlock::Scores scores = block.getScores(products, first);
   FragmentSums gradients = own[1].multiply(tile.other[1], second);
   auto known = tile.hasKeys ? loadStatistics(stage) : ofRows;
   // Queries beyond the last one have probabilities of 0; gradients of keys
@@ -181,7 +179,8 @@ SmallVector<Value> GradientEmitter::addTile(Value first, Value stage,
   Value zero = block.constant(0);
   for (int64_t j = 0; j != block.getNumColumns(); ++j)
     for (int64_t i = 0; i != 2; ++i) {
-      int64_t sum = AttentionBlock::getSum(i, j), query = tile.hasKeys ? j : i;
+      int64_t sum = AttentionThreadBlock::getSum(i, j),
+              query = tile.hasKeys ? j : i;
       // One after the other: the sum of both is as coarse as the maximum.
       Value x = block.sub(scores.x[sum], known[Maximum][query]);
       Value p = block.exp(block.sub(x, known[LogSum][query]));
@@ -195,11 +194,12 @@ SmallVector<Value> GradientEmitter::addTile(Value first, Value stage,
     }
   // Of the first matrix of `own`, and then, if these are keys, of values.
   int64_t numFirst = tile.own[0].matrix->getPaddedFeatures() / fragmentCols * 4;
-  SmallVector<Value> next = block.addProducts(carried.take_front(numFirst),
-                                              gradients, tile.other[0], stage);
+  SmallVector<Value> next =
+      addProducts(b, block.operands.type, carried.take_front(numFirst),
+                  gradients, tile.other[0], stage);
   if (tile.hasKeys)
-    llvm::append_range(next,
-                       block.addProducts(carried.drop_front(numFirst), scores.x,
+    llvm::append_range(next, addProducts(b, block.operands.type,
+                                         carried.drop_front(numFirst), scores.x,
                                          tile.other[1], second));
   return next;
 }
@@ -227,7 +227,7 @@ LogicalResult GradientEmitter::emit() {
       [&] {
         for (auto [left, operand, begin] :
              llvm::zip_equal(own, tile.own, begins)) {
-          left = AttentionBlock::Left(block, operand, begin);
+          left = LeftFragments(b, block.operands.type, operand, begin);
           if (tile.areHeld())
             left.hold();
         }
@@ -406,7 +406,7 @@ LogicalResult AttentionGradient::emit(OpBuilder &b, KernelBody &kernel,
     unsigned dim = tile.own[0].matrix->tokenDim;
     BlockBuilder::launch(
         b, kernel.loc, {operands.getNumTiles(dim, rows), operands.batches},
-        AttentionBlock::getThreads(rows), tile.getSharedBytes(),
+        AttentionThreadBlock::getThreads(rows), tile.getSharedBytes(),
         [&](BlockBuilder &block) {
           hasFailed |= failed(GradientEmitter(operands, tile, results,
                                               scratch.front(), kernel, block)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels of attention and of its gradient.
+// The kernels of attention and of its gradient, of operands that fit them.
 
 #ifndef BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONKERNELS_H
 #define BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONKERNELS_H

@@ -31,6 +31,16 @@ void CopiedPiece::copyRows(BlockBuilder &b, int64_t rows, Value to,
   });
 }
 
+void CopiedPiece::copyRows(BlockBuilder &b, Value rows, Value to, int64_t pitch,
+                           llvm::function_ref<Value(Value)> find,
+                           Value bytes) const {
+  to = b.sub(to, b.mul(row, pitch));
+  b.loop(row, rows, passRows, {}, [&](Value copied, ValueRange) {
+    b.copyAsync(b.at(b.multiplyAdd(copied, pitch, to)), find(copied), bytes);
+    return SmallVector<Value>();
+  });
+}
+
 CopiedPiece bsr::gpu::getCopiedPiece(BlockBuilder &b, Value thread,
                                      int64_t threads, int64_t perRow,
                                      int64_t pitch) {

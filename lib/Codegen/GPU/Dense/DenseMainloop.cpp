@@ -6,84 +6,10 @@
 #include "DenseMainloop.h"
 #include "bsr/Codegen/GPU/Core/AsyncCopies.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
-#include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
-
-DenseTile DenseTile::get(
-    const DenseOperands &operands, int64_t rows, int64_t cols, bool isSwizzled,
-    llvm::function_ref<int64_t(int64_t length, bool isInnerLast)> getPitch) {
-  auto getSide = [&](const DenseOperands::Side &side, int64_t tile) {
-    return Side{tile,
-                getPitch(side.isInnerLast ? innerTile : tile, side.isInnerLast),
-                isSwizzled && side.isInnerLast};
-  };
-  DenseTile result;
-  result.left = getSide(operands.left, rows);
-  result.right = getSide(operands.right, cols);
-  return result;
-}
-
-std::string DenseTile::describe() const {
-  return llvm::formatv("{0}x{1} sums, {2} slices, {3} stages", left.tile,
-                       right.tile, slices, stages);
-}
-
-int64_t DenseTile::getMostSlices(const DenseOperands &operands,
-                                 const Chip &chip) const {
-  if (operands.norms) // A norm is of whole sums.
-    return 1;
-  int64_t blocks = operands.batch.size * getNumTiles(operands);
-  // A slice is of 8 stages at least.
-  return std::clamp<int64_t>(
-      getBusyBlocks(chip) / blocks, 1,
-      std::max<int64_t>(1, operands.inner.size / (8 * innerTile)));
-}
-
-void DenseTile::setSlices(const DenseOperands &operands, int64_t count) {
-  sliceLength =
-      llvm::alignTo(llvm::divideCeil(operands.inner.size, count), innerTile);
-  slices = llvm::divideCeil(operands.inner.size, sliceLength);
-}
-
-SmallVector<KernelWork, 2> DenseTile::getLaunches(const DenseOperands &operands,
-                                                  KernelWork products) const {
-  constexpr double sumBytes = 4;
-  KernelWork &work = products;
-  work.blocks = double(getNumTiles(operands) * operands.batch.size * slices);
-  work.warps = double(blockWarps);
-  double copied = double(sliceLength * (left.tile + right.tile) *
-                         operands.getElementBytes());
-  double stored = double(left.tile * right.tile) * sumBytes;
-  work.longestWarp = work.instructions / work.warps;
-  work.sharedBytes += copied + stored;
-  work.l2Bytes = copied + stored;
-  work.multiplyByBlocks();
-  if (slices == 1)
-    return {work};
-  double count = double(operands.getNumSums());
-  // A thread adds two sums of each slice.
-  constexpr double perThread = 20, perSlice = 3;
-  KernelWork sum;
-  sum.warps = double(blockWarps);
-  sum.blocks = std::ceil(count / 2 / double(blockThreads));
-  sum.longestWarp = perThread + perSlice * double(slices);
-  sum.instructions = sum.blocks * sum.warps * sum.longestWarp;
-  sum.l2Bytes = sum.sharedBytes = double(slices + 1) * count * sumBytes;
-  return {work, sum};
-}
-
-bool DenseTile::setStages(const DenseOperands &operands, const Chip &chip) {
-  constexpr int64_t leastStages = 2, mostStages = 6;
-  stages = CopyPipeline::getStages(chip.sharedLimit, getStageBytes(operands),
-                                   mostStages);
-  return stages >= leastStages &&
-         (!operands.norms ||
-          BlockNorms::getSharedBytes(left.tile, right.tile) <=
-              chip.sharedLimit - BlockBuilder::sharedSymbolBytes);
-}
 
 DenseMainloop::DenseMainloop(const DenseOperands &operands,
                              const DenseTile &tile, KernelBody &kernel,

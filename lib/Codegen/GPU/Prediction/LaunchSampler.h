@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_PREDICTION_LAUNCHSAMPLER_H
 #define BSR_LIB_CODEGEN_GPU_PREDICTION_LAUNCHSAMPLER_H
 
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "ptx/Program.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Error.h"

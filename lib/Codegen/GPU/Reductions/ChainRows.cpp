@@ -13,7 +13,7 @@
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
 #include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "bsr/Codegen/GPU/Reductions/Reductions.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"

@@ -11,7 +11,7 @@
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
 #include "bsr/Codegen/Common/RowLoops.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

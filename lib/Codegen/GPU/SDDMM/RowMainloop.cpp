@@ -4,7 +4,6 @@
 // memory, token after token.
 
 #include "RowMainloop.h"
-#include "bsr/Codegen/GPU/Core/AsyncCopies.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -38,51 +37,47 @@ void RowTile::launch(OpBuilder &b, Location loc,
                        blockThreads, stages * getStageBytes(), body);
 }
 
-void RowMainloop::copyRows(Value step, Value stage) {
+RowMainloop::StepCopy RowMainloop::getStepCopy(Value thread, int64_t threads,
+                                               Value step) {
   int64_t perRow = tile.tokens / tile.getElements();
-  CopiedPiece copied = getCopiedPiece(b, b.thread, blockThreads, perRow, pitch);
-  copied.forPasses(b, tile.shape.getBlockRows(), [&](int64_t first) {
-    const Activations &rows = tile.shape.rows;
-    CopiedTokens tokens = getCopiedTokens(
-        b, rows, tile.tokens, step, b.mul(copied.piece, tile.getElements()));
-    Value from = b.atFar(a, tokens.batch, rows.features * rows.tokens, type);
-    from =
-        b.at(from, b.multiplyAdd(copied.row, rows.tokens, tokens.first), type);
-    Value to =
-        b.at(b.add(stage, b.multiplyAdd(copied.row, pitch,
-                                        b.mul(copied.piece, copiedBytes))));
-    b.copyAsync(b.at(to, first * pitch, b.b.getI8Type()),
-                b.at(from, first * rows.tokens, type), tokens.bytes);
+  CopiedPiece piece = getCopiedPiece(b, thread, threads, perRow, pitch);
+  CopiedTokens tokens = getCopiedTokens(b, tile.shape.rows, tile.tokens, step,
+                                        b.mul(piece.piece, tile.getElements()));
+  Value to = b.multiplyAdd(piece.row, pitch, b.mul(piece.piece, copiedBytes));
+  return {piece, tokens, to};
+}
+
+void RowMainloop::copy(const StepCopy &copy, const Activations &x, int64_t rows,
+                       ArrayRef<Value> sources, Value to) {
+  const CopiedPiece &piece = copy.piece;
+  const CopiedTokens &tokens = copy.tokens;
+  piece.forPasses(b, rows, [&](int64_t first) {
+    for (auto [number, source] : llvm::enumerate(sources)) {
+      Value from = b.atFar(source, tokens.batch, x.features * x.tokens, type);
+      from = b.at(from, b.multiplyAdd(piece.row, x.tokens, tokens.first), type);
+      b.copyAsync(b.at(to, (number * rows + first) * pitch, b.b.getI8Type()),
+                  b.at(from, first * x.tokens, type), tokens.bytes);
+    }
   });
+}
+
+void RowMainloop::copyRows(Value step, Value stage) {
+  StepCopy ofThread = getStepCopy(b.thread, blockThreads, step);
+  copy(ofThread, tile.shape.rows, tile.shape.getBlockRows(), a,
+       b.at(b.add(stage, ofThread.to)));
 }
 
 void RowMainloop::copyColumns(Value step, Value stage) {
   int64_t blockCols = tile.shape.getBlockCols();
-  int64_t perRow = tile.tokens / tile.getElements();
-  CopiedPiece copied =
-      getCopiedPiece(b, b.lane, BlockBuilder::warpThreads, perRow, pitch);
-  const Activations &cols = tile.shape.cols;
-  CopiedTokens tokens =
-      getCopiedTokens(b, tile.shape.rows, tile.tokens, step,
-                      b.mul(copied.piece, tile.getElements()));
+  StepCopy ofLane = getStepCopy(b.lane, BlockBuilder::warpThreads, step);
   Value to = b.multiplyAdd(b.warp, tile.warpBlocks * blockCols * pitch,
-                           b.mul(copied.piece, copiedBytes));
-  to = b.at(b.add(b.add(b.multiplyAdd(copied.row, pitch, stage), to),
-                  tile.getRowBytes()));
-  auto copyPiece = [&](int64_t block, int64_t first) {
-    Value from = b.atFar(columns[block], tokens.batch,
-                         cols.features * cols.tokens, type);
-    from =
-        b.at(from, b.multiplyAdd(copied.row, cols.tokens, tokens.first), type);
-    b.copyAsync(b.at(to, (block * blockCols + first) * pitch, b.b.getI8Type()),
-                b.at(from, first * cols.tokens, type), tokens.bytes);
-  };
-  for (int64_t united = 0; united != tile.warpBlocks; united += tile.united)
-    b.when(isStored[united], [&] {
-      copied.forPasses(b, blockCols, [&](int64_t first) {
-        for (int64_t block = united; block != united + tile.united; ++block)
-          copyPiece(block, first);
-      });
+                           b.add(stage, ofLane.to));
+  to = b.at(b.add(to, tile.getRowBytes()));
+  for (int64_t block = 0; block != tile.warpBlocks; block += tile.united)
+    b.when(isStored[block], [&] {
+      copy(ofLane, tile.shape.cols, blockCols,
+           ArrayRef(columns).slice(block, tile.united),
+           b.at(to, block * blockCols * pitch, b.b.getI8Type()));
     });
 }
 

@@ -8,7 +8,8 @@
 
 #include "SDDMMShape.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/AsyncCopies.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 
 namespace mlir::bsr::gpu {
 
@@ -76,6 +77,19 @@ public:
   SmallVector<Value> isStored;
 
 private:
+  /// What a thread copies of each row in a step, and how far behind the first
+  /// row in a stage.
+  struct StepCopy {
+    CopiedPiece piece;
+    CopiedTokens tokens;
+    Value to;
+  };
+  StepCopy getStepCopy(Value thread, int64_t threads, Value step);
+  /// Begins the copies of `rows` rows of `x` from each of `sources`, where the
+  /// first of the first batch is, one behind the other: that of the thread's
+  /// first row goes to `to`.
+  void copy(const StepCopy &copy, const Activations &x, int64_t rows,
+            ArrayRef<Value> sources, Value to);
   void copyRows(Value step, Value stage);
   void copyColumns(Value step, Value stage);
   void findBlocks();

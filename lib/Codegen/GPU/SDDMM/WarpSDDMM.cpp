@@ -168,19 +168,15 @@ void WarpSDDMMEmitter::copyColumns(Value stage, const CopiedTokens &tokens,
   const Activations &y = shape.cols;
   int64_t blockCols = shape.getBlockCols();
   Value from = b.multiplyAdd(tokens.batch, y.features * y.tokens, tokens.first);
-  Value to = b.add(b.add(stage, tile.getRowBytes(shape)),
-                   b.sub(copiedTo, b.mul(copied.row, tile.getPitch())));
-  b.loop(copied.row, b.mul(window.slabs, blockCols), copied.passRows, {},
-         [&](Value row, ValueRange) {
-           Value slab = b.div(row, blockCols);
-           Value position = b.load(b.at(window.positions, slab, i32), i32);
-           Value column =
-               b.multiplyAdd(position, blockCols, b.rem(row, blockCols));
-           b.copyAsync(b.at(b.multiplyAdd(row, tile.getPitch(), to)),
-                       b.at(cols, b.multiplyAdd(column, y.tokens, from), type),
-                       tokens.bytes);
-           return SmallVector<Value>();
-         });
+  auto find = [&](Value row) {
+    Value slab = b.div(row, blockCols);
+    Value position = b.load(b.at(window.positions, slab, i32), i32);
+    Value column = b.multiplyAdd(position, blockCols, b.rem(row, blockCols));
+    return b.at(cols, b.multiplyAdd(column, y.tokens, from), type);
+  };
+  copied.copyRows(b, b.mul(window.slabs, blockCols),
+                  b.add(b.add(stage, tile.getRowBytes(shape)), copiedTo),
+                  tile.getPitch(), find, tokens.bytes);
 }
 
 void WarpSDDMMEmitter::copy(Value step, Value stage, const Window &window) {

@@ -7,7 +7,7 @@
 
 #include "bsr/Codegen/Common/Blocks.h"
 #include "bsr/Codegen/GPU/Core/BlockBuilder.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 
 namespace mlir::bsr::gpu {
 

@@ -7,7 +7,7 @@
 
 #include "SpMMPlan.h"
 #include "bsr/Codegen/GPU/Core/BlockProduct.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
 
 namespace mlir::bsr::gpu {

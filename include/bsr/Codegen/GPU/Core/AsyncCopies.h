@@ -43,6 +43,10 @@ struct CopiedPiece {
   void copyRows(BlockBuilder &b, int64_t rows, Value to, int64_t pitch,
                 llvm::function_ref<Value(int64_t first)> find,
                 Value bytes) const;
+  /// The same for a number of rows that is known when the kernel runs. `to` is
+  /// in bytes of shared memory; `find` is asked for each row.
+  void copyRows(BlockBuilder &b, Value rows, Value to, int64_t pitch,
+                llvm::function_ref<Value(Value row)> find, Value bytes) const;
 };
 /// The piece of `thread`, of `threads`, of rows of `perRow` pieces that begin
 /// `pitch` bytes apart. Where a row is shorter than 128 bytes, 8 neighbouring

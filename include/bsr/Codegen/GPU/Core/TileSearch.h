@@ -6,7 +6,7 @@
 #ifndef BSR_CODEGEN_GPU_CORE_TILESEARCH_H
 #define BSR_CODEGEN_GPU_CORE_TILESEARCH_H
 
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "llvm/Support/Debug.h"
 #include "llvm/Support/Format.h"
 #include <cmath>

@@ -5,7 +5,7 @@
 #ifndef BSR_CODEGEN_GPU_PREDICTION_PREDICTKERNELS_H
 #define BSR_CODEGEN_GPU_PREDICTION_PREDICTKERNELS_H
 
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "bsr/Codegen/GPU/Prediction/SASS.h"
 #include "mlir/IR/BuiltinOps.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How many patterns, blocks and products a step has.
+// Says what a step has: patterns, blocks and products.
 
-#ifndef BSR_TOOLS_SPARSETRAIN_STEPCOUNTS_H
-#define BSR_TOOLS_SPARSETRAIN_STEPCOUNTS_H
+#ifndef BSR_TOOLS_SPARSETRAIN_DESCRIBESTEP_H
+#define BSR_TOOLS_SPARSETRAIN_DESCRIBESTEP_H
 
 #include "PatternUpdates.h"
 #include "Session.h"
@@ -28,4 +28,4 @@ void describe(const Session &session, const PatternUpdates &updates);
 
 } // namespace sparse_opt::train
 
-#endif // BSR_TOOLS_SPARSETRAIN_STEPCOUNTS_H
+#endif // BSR_TOOLS_SPARSETRAIN_DESCRIBESTEP_H

@@ -2,7 +2,7 @@
 //
 // The memory that an update of patterns on a device works in.
 
-#include "UpdateRoom.h"
+#include "UpdateScratch.h"
 #include <algorithm>
 
 using namespace sparse_opt;
@@ -16,7 +16,7 @@ int64_t sparse_opt::tableBytes(const Pattern &pattern) {
 }
 
 void sparse_opt::cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
-                         UpdateRow &row, RoomCursor &cursor) {
+                         UpdateRow &row, ScratchCursor &cursor) {
   int64_t groups =
       UpdateRow::groupsOfRows(pattern.gridRows(), pattern.gridCols());
   int64_t marks = pattern.scores < 0 ? 0 : pattern.allBlocks() / 32 + 1;
@@ -30,11 +30,13 @@ void sparse_opt::cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
   row.freed = cursor.cut(count, sizeof(uint32_t));
 }
 
-void sparse_opt::cutFlags(int64_t blocks, UpdateRow &row, RoomCursor &cursor) {
+void sparse_opt::cutFlags(int64_t blocks, UpdateRow &row,
+                          ScratchCursor &cursor) {
   row.flags = cursor.cut(UpdateRow::wordsOfFlags(blocks), sizeof(uint32_t));
 }
 
-void sparse_opt::cutLists(int64_t count, UpdateRow &row, RoomCursor &cursor) {
+void sparse_opt::cutLists(int64_t count, UpdateRow &row,
+                          ScratchCursor &cursor) {
   row.pruned = cursor.cut(count, sizeof(uint32_t));
   row.fresh = cursor.cut(count, sizeof(uint64_t));
 }
@@ -42,7 +44,7 @@ void sparse_opt::cutLists(int64_t count, UpdateRow &row, RoomCursor &cursor) {
 int64_t sparse_opt::roomForUpdate(const Pattern &pattern) {
   if (pattern.isStatic)
     return 0;
-  RoomCursor cursor;
+  ScratchCursor cursor;
   UpdateRow row;
   // Tables begin at places of their own.
   cursor.cut(tableBytes(pattern) + 3 * 64, 1);
@@ -53,7 +55,7 @@ int64_t sparse_opt::roomForUpdate(const Pattern &pattern) {
 
 int64_t sparse_opt::roomForUpdates(const Manifest &manifest) {
   int64_t all = 0, most = 0;
-  RoomCursor flags;
+  ScratchCursor flags;
   for (const Pattern &pattern : manifest.patterns) {
     int64_t room = roomForUpdate(pattern);
     all += room;

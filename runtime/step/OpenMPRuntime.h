@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How long threads of a step wait for each other before they sleep.
+// The OpenMP runtime that steps call: how many threads it is asked for, and how
+// long these wait for each other before they sleep.
 
-#ifndef BSR_RUNTIME_STEP_SPINNING_H
-#define BSR_RUNTIME_STEP_SPINNING_H
+#ifndef BSR_RUNTIME_STEP_OPENMPRUNTIME_H
+#define BSR_RUNTIME_STEP_OPENMPRUNTIME_H
 
 namespace sparse_opt {
+
+/// Fails if OMP_NUM_THREADS is nothing that the OpenMP runtime can read, for it
+/// ends the process or asks for all memory. It takes numbers of threads, one
+/// for each level of nesting.
+void requireThreads();
 
 /// Has the threads of the OpenMP runtime that the step in `library` (of dlopen)
 /// calls spin for less than a kernel takes, and then sleep.
@@ -19,4 +25,4 @@ void limitSpinning(void *library);
 
 } // namespace sparse_opt
 
-#endif // BSR_RUNTIME_STEP_SPINNING_H
+#endif // BSR_RUNTIME_STEP_OPENMPRUNTIME_H

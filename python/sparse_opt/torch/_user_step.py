@@ -46,7 +46,7 @@ from sparse_opt.torch._memory import from_numpy
 _OPERATION = 3e-4
 
 
-class Eager:
+class UserStep:
     """Runs a step as its author wrote it.
 
     Args:
@@ -252,13 +252,13 @@ class _Work:
 
     def __init__(
         self,
-        eager: Eager,
+        eager: UserStep,
         call: Call,
         masks: Mapping[str, torch.Tensor],
         shadows: _shadows.Shadows,
         borrowed: Collection[int],
     ) -> None:
-        self._eager, self._call, self._masks = eager, call, masks
+        self._user_step, self._call, self._masks = eager, call, masks
         self._shadows, self._borrowed = shadows, borrowed
         self.seconds = 0.0
         self._stepped: set[int] = set()  # optimizers, by identity
@@ -272,7 +272,7 @@ class _Work:
     @contextlib.contextmanager
     def hooks(self) -> Iterator[None]:
         """Masks gradients, and what the optimizer leaves behind."""
-        eager = self._eager
+        eager = self._user_step
         handles: list[Any] = []
         masked = {}
         for name, p in eager._parameters.items():
@@ -319,12 +319,12 @@ class _Work:
         exact: dict[str, Array] | None = None
         pack = self._call.state.pack
         with torch.no_grad(), _private.undispatched():
-            optimized = self._eager._optimized(part)
+            optimized = self._user_step._optimized(part)
             found = {n: p.grad for p, n in optimized if p.grad is not None}
             if self._call.is_exact:
                 exact = {n: pack(n, _numbers(self._shadows.of(g))) for n, g in found.items()}
             gradients = {n: pack(n, _numbers(g)) for n, g in found.items()}
-            epsilon, noise = self._shadows.epsilon, self._eager.noise
+            epsilon, noise = self._shadows.epsilon, self._user_step.noise
             self._unsure |= unsure(gradients, exact, epsilon, noise)
             self._gradients |= {
                 n: (g, g._version, gradients[n]) for n, g in found.items()
@@ -334,13 +334,13 @@ class _Work:
         """Drops of weights what is stored nowhere."""
         self._stepped.add(id(part))
         with torch.no_grad():
-            for p, name in self._eager._optimized(part):
+            for p, name in self._user_step._optimized(part):
                 if name in self._masks:
                     self._drop(p, self._masks[name])
 
     def _mask_state(self, part: torch.optim.Optimizer) -> None:
         """Drops of an optimizer's state what is stored nowhere."""
-        for p, name in self._eager._optimized(part):
+        for p, name in self._user_step._optimized(part):
             for key, value in part.state.get(p, {}).items():
                 stored = self._call.state.stored(f"optimizer.{name}.{key}")
                 if stored is not None and isinstance(value, torch.Tensor):
@@ -377,32 +377,32 @@ class _Work:
                 yield self._expect(name, "result", leaf, leaf.dtype, i)
         # An optimizer that has not stepped, and buffers that were replaced.
         waits = self._call.waits
-        now = {**tensors, **dict(self._eager._model.named_buffers()), **self._left()}
+        now = {**tensors, **dict(self._user_step._model.named_buffers()), **self._left()}
         for name in (n for n in tensors if n in types):
-            kind = "parameter" if name in self._eager._parameters else "buffer"
+            kind = "parameter" if name in self._user_step._parameters else "buffer"
             is_old = waits and kind == "parameter"
             yield self._expect(name, kind, None if is_old else now[name], types[name])
         for name, total in self._sums.items():
             new = total if waits else torch.zeros_like(total)
             yield self._expect(_arguments.SUM + name, "state", new, total.dtype)
-        for part, p in self._eager._optimizers.owned():
-            name = self._eager._places[id(p)]
+        for part, p in self._user_step._optimizers.owned():
+            name = self._user_step._places[id(p)]
             for key, value in part.state.get(p, {}).items():
                 full = f"optimizer.{name}.{key}"
                 if full in types and value is not None:
                     left = None if waits else torch.as_tensor(value)
                     yield self._expect(full, "state", left, types[full])
-        for i, key in self._eager._counters:
+        for i, key in self._user_step._counters:
             full = _optimizer.name_of((i, key))
             if full in types:
-                number = self._eager._optimizers.param_groups[i][key]
+                number = self._user_step._optimizers.param_groups[i][key]
                 left = None if waits else torch.as_tensor(number)
                 yield self._expect(full, "state", left, types[full])
 
     def _left(self) -> dict[str, torch.Tensor]:
         """Returns the tensors that the step left in plain attributes."""
         left = {}
-        for name, (module, key) in self._eager.attributes.items():
+        for name, (module, key) in self._user_step.attributes.items():
             old, new = self._attributes[name], module.__dict__.get(key)
             if isinstance(new, torch.Tensor) and (new.shape, new.dtype) == old:
                 left[name] = new
@@ -434,7 +434,7 @@ class _Work:
             is_borrowed = _place(value) in self._borrowed
             if is_borrowed and np.may_share_memory(numbers, whole):
                 numbers = numbers.copy()  # It gets back what it had.
-            parameter = self._eager._parameters.get(owner)
+            parameter = self._user_step._parameters.get(owner)
             if parameter is not None and parameter.shape == value.shape:
                 entries = self._unsure.get(owner)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-#include "StepCounts.h"
+#include "DescribeStep.h"
 #include "support/Error.h"
 #include <cstdio>
 

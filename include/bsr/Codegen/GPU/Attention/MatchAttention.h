@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels of attention and of its gradient.
+// Finds the kernel of an attention, or of its gradient.
 
-#ifndef BSR_CODEGEN_GPU_ATTENTION_ATTENTIONPRODUCTS_H
-#define BSR_CODEGEN_GPU_ATTENTION_ATTENTIONPRODUCTS_H
+#ifndef BSR_CODEGEN_GPU_ATTENTION_MATCHATTENTION_H
+#define BSR_CODEGEN_GPU_ATTENTION_MATCHATTENTION_H
 
 #include "bsr/Codegen/GPU/Epilogue/Product.h"
 
@@ -15,4 +15,4 @@ std::unique_ptr<Product> matchAttention(Operation *root, GPUAttr target);
 
 } // namespace mlir::bsr::gpu
 
-#endif // BSR_CODEGEN_GPU_ATTENTION_ATTENTIONPRODUCTS_H
+#endif // BSR_CODEGEN_GPU_ATTENTION_MATCHATTENTION_H

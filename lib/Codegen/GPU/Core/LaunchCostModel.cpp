@@ -2,7 +2,7 @@
 //
 // How long a launch takes at least, by what it does and what a chip has.
 
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cmath>

@@ -2,8 +2,8 @@
 //
 // Says which kernel a product has, and why it has none of its own.
 
-#ifndef BSR_LIB_CODEGEN_GPU_PLAINPRODUCTS_H
-#define BSR_LIB_CODEGEN_GPU_PLAINPRODUCTS_H
+#ifndef BSR_LIB_CODEGEN_GPU_PRODUCTREMARKS_H
+#define BSR_LIB_CODEGEN_GPU_PRODUCTREMARKS_H
 
 #include "bsr/Codegen/GPU/Epilogue/Product.h"
 
@@ -19,4 +19,4 @@ void remarkTile(Operation *op, const gpu::Product &product);
 
 } // namespace mlir::bsr
 
-#endif // BSR_LIB_CODEGEN_GPU_PLAINPRODUCTS_H
+#endif // BSR_LIB_CODEGEN_GPU_PRODUCTREMARKS_H

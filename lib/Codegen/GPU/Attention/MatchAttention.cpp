@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Kernels of attention and of its gradient.
+// Finds the kernel of an attention, or of its gradient.
 
-#include "bsr/Codegen/GPU/Attention/AttentionProducts.h"
+#include "bsr/Codegen/GPU/Attention/MatchAttention.h"
 #include "AttentionKernels.h"
 #include "bsr/Dialect/Attention.h"
 

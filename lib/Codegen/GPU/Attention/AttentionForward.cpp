@@ -8,9 +8,9 @@
 // registers, as do scores, whose powers are left operands of the product with
 // values as they are.
 
-#include "AttentionBlock.h"
 #include "AttentionKernels.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "AttentionThreadBlock.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -49,19 +49,19 @@ private:
   SmallVector<Value> addTile(Value first, Value stage, ValueRange carried);
   void finish(ValueRange carried);
 
-  AttentionBlock block;
+  AttentionThreadBlock block;
   BlockBuilder &b;
   const Attention &attention;
   int64_t stages;
   const AttentionResult &y;
   AttentionTile q, k, v;
-  AttentionBlock::Left queries;
+  LeftFragments queries;
 };
 } // namespace
 
 /// What a row's numbers are less by: its maximum, or 0 where that is negative
 /// infinity, so that no difference is one of infinities.
-static Value getBase(AttentionBlock &block, Value largest) {
+static Value getBase(AttentionThreadBlock &block, Value largest) {
   BlockBuilder &b = block.b;
   Value isEmpty = arith::CmpFOp::create(b.b, b.loc, arith::CmpFPredicate::OEQ,
                                         largest, block.constant(-INFINITY));
@@ -83,7 +83,7 @@ SmallVector<Value> ForwardEmitter::addTile(Value first, Value stage,
   for (int64_t i = 0; i != 2; ++i) {
     Value largest;
     for (int64_t j = 0; j != columns; ++j) {
-      Value &score = x[AttentionBlock::getSum(i, j)];
+      Value &score = x[AttentionThreadBlock::getSum(i, j)];
       if (isKey[j])
         score = b.select(isKey[j], score, none);
       largest = largest ? largerOf(largest, score) : score;
@@ -93,20 +93,20 @@ SmallVector<Value> ForwardEmitter::addTile(Value first, Value stage,
     Value factor = block.exp(block.sub(carried[i], base));
     Value total = block.mul(carried[2 + i], factor);
     for (int64_t j = 0; j != columns; ++j) {
-      Value &score = x[AttentionBlock::getSum(i, j)];
+      Value &score = x[AttentionThreadBlock::getSum(i, j)];
       score = block.exp(block.sub(score, base));
       total = block.add(total, score);
     }
     for (int64_t j = 0; 2 * j != int64_t(sums.size()); ++j) {
-      Value &sum = sums[AttentionBlock::getSum(i, j)];
+      Value &sum = sums[AttentionThreadBlock::getSum(i, j)];
       sum = block.mul(sum, factor);
     }
     next.push_back(largest);
     totals.push_back(total);
   }
   llvm::append_range(next, totals);
-  llvm::append_range(next,
-                     block.addProducts(sums, x, v, b.add(stage, k.getBytes())));
+  llvm::append_range(next, addProducts(b, block.operands.type, sums, x, v,
+                                       b.add(stage, k.getBytes())));
   return next;
 }
 
@@ -165,7 +165,7 @@ LogicalResult ForwardEmitter::emit() {
         block.copy(v, first, b.add(to, k.getBytes()));
       },
       [&] {
-        queries = AttentionBlock::Left(block, q, begin);
+        queries = LeftFragments(b, block.operands.type, q, begin);
         queries.hold();
       },
       [&](Value first, Value stage, ValueRange carried) {
@@ -177,9 +177,9 @@ LogicalResult ForwardEmitter::emit() {
 
 namespace {
 /// A `bsr.attention` of 16-bit elements, whose scores stay in registers.
-class AttentionProduct : public Product {
+class AttentionForward : public Product {
 public:
-  AttentionProduct(const AttentionOperands &operands, int64_t stages)
+  AttentionForward(const AttentionOperands &operands, int64_t stages)
       : operands(operands), stages(stages) {}
 
   SmallVector<MemRefType> getScratch() override { return {}; }
@@ -193,7 +193,7 @@ private:
 };
 } // namespace
 
-LogicalResult AttentionProduct::emit(OpBuilder &b, KernelBody &kernel,
+LogicalResult AttentionForward::emit(OpBuilder &b, KernelBody &kernel,
                                      ValueRange) {
   AttentionTile q{&operands.q, operands.queryTile};
   int64_t sharedBytes =
@@ -205,7 +205,7 @@ LogicalResult AttentionProduct::emit(OpBuilder &b, KernelBody &kernel,
   BlockBuilder::launch(
       b, kernel.loc,
       {operands.getNumTiles(dim, operands.queryTile), operands.batches},
-      AttentionBlock::getThreads(operands.queryTile), sharedBytes,
+      AttentionThreadBlock::getThreads(operands.queryTile), sharedBytes,
       [&](BlockBuilder &block) {
         hasFailed |=
             failed(ForwardEmitter(operands, stages, y, kernel, block).emit());
@@ -222,5 +222,5 @@ bsr::gpu::matchForward(const AttentionOperands &operands, GPUAttr target) {
       ForwardEmitter::getStageBytes(operands), mostStages);
   if (stages < leastStages)
     return nullptr;
-  return std::make_unique<AttentionProduct>(operands, stages);
+  return std::make_unique<AttentionForward>(operands, stages);
 }

@@ -2,7 +2,7 @@
 //
 // What the entries of values are made of, operation by operation.
 
-#include "bsr/Gradients/Makeup.h"
+#include "bsr/Gradients/Provenance.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/EntryMaps.h"
 #include "bsr/Dialect/BSR.h"
@@ -14,52 +14,53 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-static bool isLinear(Made made) {
-  return made == Made::OfGradients || made == Made::OfSums;
+static bool isLinear(Origin made) {
+  return made == Origin::Gradients || made == Origin::Sums;
 }
 
-static bool isOfNumbers(Made made) {
-  return made == Made::OfNumbers || made == Made::OfMeans;
+static bool isOfNumbers(Origin made) {
+  return made == Origin::Numbers || made == Origin::Means;
 }
 
-static bool isOfWeight(Made made) {
-  return isOfNumbers(made) || made == Made::Weight || made == Made::OfWeight;
+static bool isOfWeight(Origin made) {
+  return isOfNumbers(made) || made == Origin::Weight ||
+         made == Origin::OfWeight;
 }
 
 /// What moving entries makes of what is made so; zeros may lie between them.
-static Made move(ArrayRef<Made> in) {
-  SmallVector<Made> moved = llvm::filter_to_vector(
-      in, [](Made made) { return made != Made::OfNumbers; });
+static Origin move(ArrayRef<Origin> in) {
+  SmallVector<Origin> moved = llvm::filter_to_vector(
+      in, [](Origin made) { return made != Origin::Numbers; });
   if (moved.empty())
-    return Made::OfNumbers;
+    return Origin::Numbers;
   if (llvm::all_of(moved, isOfNumbers))
-    return Made::OfMeans;
+    return Origin::Means;
   if (llvm::all_equal(moved))
     return moved[0];
   if (llvm::all_of(moved, isOfWeight))
-    return Made::OfWeight;
-  return llvm::all_of(moved, isLinear) ? Made::OfSums : Made::OfOther;
+    return Origin::OfWeight;
+  return llvm::all_of(moved, isLinear) ? Origin::Sums : Origin::Other;
 }
 
-Makeup::Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data,
-               const Offs &offs)
+Provenance::Provenance(Value weight, ArrayRef<Value> gradients,
+                       const StepData &data, const Offs &offs)
     : weight(weight), data(data), offs(offs) {
-  known[weight] = Made::Weight;
+  known[weight] = Origin::Weight;
   for (Value gradient : gradients)
-    known[gradient] = Made::OfGradients;
+    known[gradient] = Origin::Gradients;
 }
 
 /// What `value` is made of if that is numbers alone, entry by entry, in few
 /// operations.
-Made Makeup::getOfNumbers(Value value) const {
+Origin Provenance::getOfNumbers(Value value) const {
   constexpr unsigned most = 16;
-  Made made = Made::OfNumbers;
+  Origin made = Origin::Numbers;
   llvm::SetVector<Value> values;
   values.insert(value);
   for (unsigned i = 0; i != values.size(); ++i) {
     Operation *op = values[i].getDefiningOp();
     if (isNumber(values[i]) && data.enters(values[i]))
-      made = Made::OfMeans;
+      made = Origin::Means;
     if (isNumber(values[i]) || matchPattern(values[i], m_Constant()) ||
         isa_and_nonnull<tensor::EmptyOp>(op))
       continue;
@@ -67,74 +68,74 @@ Made Makeup::getOfNumbers(Value value) const {
         llvm::any_of(op->getRegions(), [](Region &region) {
           return !region.getOps<linalg::IndexOp>().empty();
         }))
-      return data.isOnlyOf(value, DenseSet<Value>{weight}) ? Made::OfWeight
-                                                           : Made::OfOther;
+      return data.isOnlyOf(value, DenseSet<Value>{weight}) ? Origin::OfWeight
+                                                           : Origin::Other;
     values.insert(op->operand_begin(), op->operand_end());
   }
   return made;
 }
 
-Made Makeup::get(Value value) const {
+Origin Provenance::get(Value value) const {
   auto found = known.find(value);
   return found != known.end() ? found->second : getOfNumbers(value);
 }
 
 /// What `op`, a sum or a difference, makes of what is made so.
-Made Makeup::combineSum(Operation *op, ArrayRef<Made> in) const {
+Origin Provenance::combineSum(Operation *op, ArrayRef<Origin> in) const {
   // A step within the step makes a weight; a penalty adds a multiple of it.
-  if (in[0] == Made::Weight ||
-      (isa<arith::AddFOp>(op) && in[1] == Made::Weight))
-    return Made::Weight;
+  if (in[0] == Origin::Weight ||
+      (isa<arith::AddFOp>(op) && in[1] == Origin::Weight))
+    return Origin::Weight;
   if (llvm::all_equal(in))
     return in[0];
-  if (llvm::is_contained(in, Made::OfMeans))
-    return Made::OfOther;
-  if (!llvm::is_contained(in, Made::OfFunctions))
-    return Made::OfSums;
+  if (llvm::is_contained(in, Origin::Means))
+    return Origin::Other;
+  if (!llvm::is_contained(in, Origin::Functions))
+    return Origin::Sums;
   // Gradients of second order are functions of gradients that are zero where
   // these are; what is no number and added to one is of a penalty.
   bool isOfPenalty = llvm::any_of(llvm::seq<unsigned>(2), [&](unsigned i) {
-    return in[i] == Made::OfFunctions &&
+    return in[i] == Origin::Functions &&
            getOff(offs, op->getOperand(i)) == Off::Zero &&
-           in[1 - i] == Made::OfWeight;
+           in[1 - i] == Origin::OfWeight;
   });
-  return isOfPenalty ? Made::OfSums : Made::OfFunctions;
+  return isOfPenalty ? Origin::Sums : Origin::Functions;
 }
 
 /// What `op` makes of what its operands are made of.
-Made Makeup::combine(Operation *op) const {
-  SmallVector<Made> in = llvm::map_to_vector(
+Origin Provenance::combine(Operation *op) const {
+  SmallVector<Origin> in = llvm::map_to_vector(
       op->getOperands(), [&](Value read) { return get(read); });
   if (in.empty())
-    return isa<linalg::IndexOp>(op) ? Made::OfOther : Made::OfNumbers;
+    return isa<linalg::IndexOp>(op) ? Origin::Other : Origin::Numbers;
   bool isKept = isa<arith::ExtFOp, arith::TruncFOp, BarrierOp>(op);
   if (llvm::all_of(in, isOfNumbers))
     return *llvm::max_element(in);
   if (llvm::all_of(in, isOfWeight) && !isKept)
-    return Made::OfWeight;
-  if (llvm::is_contained(in, Made::OfOther))
-    return Made::OfOther;
+    return Origin::OfWeight;
+  if (llvm::is_contained(in, Origin::Other))
+    return Origin::Other;
   if (isa<arith::AddFOp, arith::SubFOp>(op))
     return combineSum(op, in);
   // One or the other, by the weight.
   if (isa<arith::SelectOp>(op) && isOfWeight(in[0]) && in[1] == in[2])
     return in[1];
   if (isa<arith::SelectOp>(op) && isOfWeight(in[0]) &&
-      !llvm::is_contained(in, Made::OfFunctions))
-    return Made::OfSums;
+      !llvm::is_contained(in, Origin::Functions))
+    return Origin::Sums;
   if (isKept || isa<arith::NegFOp>(op))
     return in[0];
   if (isa<arith::MulFOp>(op) && isOfWeight(in[0]))
     return in[1];
   if (isa<arith::MulFOp, arith::DivFOp>(op) && isOfWeight(in[1]))
     return in[0];
-  return Made::OfFunctions;
+  return Origin::Functions;
 }
 
-void Makeup::add(Operation *op) {
+void Provenance::add(Operation *op) {
   auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
   if (!linalgOp) {
-    Made made = op->getNumRegions() ? Made::OfOther : combine(op);
+    Origin made = op->getNumRegions() ? Origin::Other : combine(op);
     if (isa<tensor::TensorDialect>(op->getDialect()))
       made = move(llvm::map_to_vector(op->getOperands(),
                                       [&](Value read) { return get(read); }));
@@ -145,7 +146,7 @@ void Makeup::add(Operation *op) {
   for (OpOperand &operand : op->getOpOperands())
     known[linalgOp.getMatchingBlockArgument(&operand)] = get(operand.get());
   for (Operation &inner : linalgOp.getBlock()->without_terminator()) {
-    Made made = combine(&inner);
+    Origin made = combine(&inner);
     for (Value result : inner.getResults())
       known[result] = made;
   }

@@ -2,7 +2,7 @@
 //
 // Where floating-point numbers lie.
 
-#include "bsr/Analysis/Intervals.h"
+#include "bsr/Analysis/FloatRanges.h"
 #include "Parse.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -12,11 +12,11 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 namespace {
-class IntervalsTest : public bsr::test::ModuleTest {
+class FloatRangesTest : public bsr::test::ModuleTest {
 protected:
   /// The interval of %y, which `operations` compute from %x, any number, and
   /// constants.
-  Interval get(StringRef operations) {
+  FloatRange get(StringRef operations) {
     parse(("func.func @f(%x: f32) -> f32 {\n"
            "%zero = arith.constant 0.0 : f32\n"
            "%one = arith.constant 1.0 : f32\n"
@@ -29,13 +29,13 @@ protected:
     return intervals.emplace_back().get(
         function.getBody().front().getTerminator()->getOperand(0));
   }
-  std::list<Intervals> intervals;
+  std::list<FloatRanges> intervals;
 };
 constexpr double infinity = std::numeric_limits<double>::infinity();
 } // namespace
 
-TEST_F(IntervalsTest, ZeroTimesAnythingIsZeroOrNaN) {
-  Interval any = get("%y = arith.mulf %x, %zero : f32");
+TEST_F(FloatRangesTest, ZeroTimesAnythingIsZeroOrNaN) {
+  FloatRange any = get("%y = arith.mulf %x, %zero : f32");
   EXPECT_TRUE(any.isZeroOrNaN());
   EXPECT_FALSE(any.isZero());
   EXPECT_TRUE(get("%y = arith.mulf %two, %zero : f32").isZero());
@@ -45,25 +45,25 @@ TEST_F(IntervalsTest, ZeroTimesAnythingIsZeroOrNaN) {
                    .isZero());
 }
 
-TEST_F(IntervalsTest, ZeroOverWhatMayBeZeroMayBeNaN) {
-  Interval any = get("%0 = arith.mulf %small, %small : f32\n"
-                     "%y = arith.divf %zero, %0 : f32");
+TEST_F(FloatRangesTest, ZeroOverWhatMayBeZeroMayBeNaN) {
+  FloatRange any = get("%0 = arith.mulf %small, %small : f32\n"
+                       "%y = arith.divf %zero, %0 : f32");
   EXPECT_TRUE(any.isZeroOrNaN());
   EXPECT_FALSE(any.isZero());
   EXPECT_TRUE(get("%y = arith.divf %zero, %two : f32").isZero());
 }
 
-TEST_F(IntervalsTest, NothingIsKnownOfAQuotientByWhatMayBeZero) {
-  Interval any = get("%0 = math.sqrt %x : f32\n"
-                     "%y = arith.divf %one, %0 : f32");
+TEST_F(FloatRangesTest, NothingIsKnownOfAQuotientByWhatMayBeZero) {
+  FloatRange any = get("%0 = math.sqrt %x : f32\n"
+                       "%y = arith.divf %one, %0 : f32");
   EXPECT_EQ(any.low, -infinity);
   EXPECT_TRUE(any.mayBeNaN);
 }
 
-TEST_F(IntervalsTest, ARootPlusEpsilonIsPositive) {
-  Interval quotient = get("%0 = math.sqrt %x : f32\n"
-                          "%1 = arith.addf %0, %one : f32\n"
-                          "%y = arith.divf %two, %1 : f32");
+TEST_F(FloatRangesTest, ARootPlusEpsilonIsPositive) {
+  FloatRange quotient = get("%0 = math.sqrt %x : f32\n"
+                            "%1 = arith.addf %0, %one : f32\n"
+                            "%y = arith.divf %two, %1 : f32");
   EXPECT_EQ(quotient.low, 0);
   EXPECT_GE(quotient.high, 2);
   EXPECT_LT(quotient.high, 2.2);
@@ -71,46 +71,46 @@ TEST_F(IntervalsTest, ARootPlusEpsilonIsPositive) {
   EXPECT_TRUE(quotient.mayBeNaN);
 }
 
-TEST_F(IntervalsTest, ResultsHaveRoomForRoundings) {
-  Interval sum = get("%y = arith.addf %one, %two : f32");
+TEST_F(FloatRangesTest, ResultsHaveRoomForRoundings) {
+  FloatRange sum = get("%y = arith.addf %one, %two : f32");
   EXPECT_LT(sum.low, 3);
   EXPECT_GT(sum.high, 3);
   EXPECT_TRUE(sum.isFinite());
   // A sign is exact.
-  Interval negative = get("%y = arith.negf %two : f32");
+  FloatRange negative = get("%y = arith.negf %two : f32");
   EXPECT_EQ(negative.low, -2);
   EXPECT_EQ(negative.high, -2);
 }
 
-TEST_F(IntervalsTest, LargeNumbersMayOverflowAndSmallOnesVanish) {
+TEST_F(FloatRangesTest, LargeNumbersMayOverflowAndSmallOnesVanish) {
   EXPECT_FALSE(get("%y = arith.mulf %large, %two : f32").isFinite());
-  Interval small = get("%y = arith.mulf %small, %small : f32");
+  FloatRange small = get("%y = arith.mulf %small, %small : f32");
   EXPECT_EQ(small.low, 0);
   EXPECT_TRUE(small.isFinite());
 }
 
-TEST_F(IntervalsTest, InfinitiesOfBothSignsMayCancel) {
+TEST_F(FloatRangesTest, InfinitiesOfBothSignsMayCancel) {
   EXPECT_TRUE(get("%0 = arith.mulf %large, %two : f32\n"
                   "%1 = arith.negf %0 : f32\n"
                   "%y = arith.addf %0, %1 : f32")
                   .mayBeNaN);
 }
 
-TEST_F(IntervalsTest, AClampKeepsNaNByItsComparison) {
+TEST_F(FloatRangesTest, AClampKeepsNaNByItsComparison) {
   StringRef select = "\n%y = arith.select %0, %one, %x : f32";
   // NaN is not ordered below one, and stays.
-  Interval ordered =
+  FloatRange ordered =
       get(("%0 = arith.cmpf olt, %x, %one : f32" + select).str());
   EXPECT_EQ(ordered.low, 1);
   EXPECT_TRUE(ordered.mayBeNaN);
-  Interval unordered =
+  FloatRange unordered =
       get(("%0 = arith.cmpf ult, %x, %one : f32" + select).str());
   EXPECT_EQ(unordered.low, 1);
   EXPECT_FALSE(unordered.mayBeNaN);
 }
 
-TEST_F(IntervalsTest, EntriesOfATensorAreNumbers) {
-  Interval entry = get(R"(
+TEST_F(FloatRangesTest, EntriesOfATensorAreNumbers) {
+  FloatRange entry = get(R"(
     %t = tensor.empty() : tensor<4xf32>
     %c = arith.constant dense<2.0> : tensor<4xf32>
     %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>],

@@ -2,11 +2,11 @@
 //
 // Says which kernel a product has, and why it has none of its own.
 
-#include "PlainProducts.h"
+#include "ProductRemarks.h"
 #include "GPUDispatch.h"
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Work.h"
-#include "bsr/Codegen/GPU/Core/Model.h"
+#include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 #include "bsr/Codegen/GPU/Core/TensorCores.h"
 #include "bsr/Codegen/GPU/SpMM/SpMM.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

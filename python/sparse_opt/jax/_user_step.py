@@ -58,7 +58,7 @@ _QUICK = {
 }
 
 
-class Beside:
+class UserStep:
     """Runs a step as its author wrote it, with masks."""
 
     def __init__(self, parts: Parts) -> None:

@@ -1,36 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the kernels of attention and of its gradient share: matrices in shared
-// memory, scores in registers.
+// What a thread block does in the kernels of attention and of its gradient.
 
-#ifndef BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONBLOCK_H
-#define BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONBLOCK_H
+#ifndef BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONTHREADBLOCK_H
+#define BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONTHREADBLOCK_H
 
-#include "AttentionOperands.h"
+#include "AttentionFragments.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
-#include "bsr/Codegen/GPU/Core/Multiplier.h"
 
 namespace mlir::bsr::gpu {
-
-/// Some tokens of a matrix in shared memory, where it lies as in global memory.
-struct AttentionTile {
-  const AttentionMatrix *matrix;
-  int64_t tokens;
-
-  int64_t getRows() const {
-    return matrix->isFeatureLast ? tokens : matrix->getPaddedFeatures();
-  }
-  /// Of a row.
-  int64_t getLength() const {
-    return matrix->isFeatureLast ? matrix->getPaddedFeatures() : tokens;
-  }
-  int64_t getPitch() const {
-    return WarpMultiplier::getPitch(getLength(), elementBytes,
-                                    /*isInnerLast=*/true);
-  }
-  int64_t getBytes() const { return getRows() * getPitch(); }
-};
 
 /// A result of an attention, or null if it is not stored: its rows are those
 /// of tokens, or, where these lie side by side, those of features.
@@ -49,21 +28,17 @@ struct AttentionResult {
   std::optional<StoredRows> pairs;
 };
 
-/// A warp's sums of a product: 16 rows by columns in fragments of 8, four a
-/// lane, which are two neighbouring columns of each of two rows that are 8
-/// apart.
-using FragmentSums = SmallVector<Value>;
-
 /// The position of a thread block, and of a lane, in an attention. Each warp
 /// has 16 tokens of the one side, of queries or of keys, which are the rows of
 /// its scores; all go through tiles of the other side together, whose tokens
 /// are the columns.
-class AttentionBlock {
+class AttentionThreadBlock {
 public:
   /// The rows of scores run along `rowDim`, of which a block has `rows`, the
   /// columns along the other dimension, `cols` at a time.
-  AttentionBlock(const AttentionOperands &operands, KernelBody &kernel,
-                 BlockBuilder &b, unsigned rowDim, int64_t rows, int64_t cols);
+  AttentionThreadBlock(const AttentionOperands &operands, KernelBody &kernel,
+                       BlockBuilder &b, unsigned rowDim, int64_t rows,
+                       int64_t cols);
 
   static int64_t getThreads(int64_t rows) {
     return rows / fragmentRows * BlockBuilder::warpThreads;
@@ -71,31 +46,6 @@ public:
 
   /// Copies tokens from `first` on to `to`, in bytes of shared memory.
   void copy(const AttentionTile &operand, Value first, Value to);
-
-  /// What a warp's rows are as left operands, one fragment for 16 features:
-  /// those of `operand`, which begins at `begin`.
-  class Left {
-  public:
-    Left() = default;
-    Left(AttentionBlock &block, const AttentionTile &operand, Value begin);
-    /// Loads all fragments at once, and keeps them in registers.
-    void hold();
-    /// Products of these and of what is in `right`, a row for each token there.
-    FragmentSums multiply(const AttentionTile &right, Value rightBegin);
-
-  private:
-    WarpMultiplier getMultiplier(const AttentionTile &right) const;
-
-    AttentionBlock *block = nullptr;
-    AttentionTile operand;
-    Value begin;
-    SmallVector<Value> held;
-  };
-
-  /// Adds to `sums`, a column for each feature, products of `scores`, numbers
-  /// with a column for each token of `right`, rounded, and `right`.
-  FragmentSums addProducts(ValueRange sums, ValueRange scores,
-                           const AttentionTile &right, Value begin);
 
   /// Goes through `getNumSteps` tiles of the other side with `stages` stages
   /// of `bytes` from `ring` on: `copyTile` copies the tile that begins at a
@@ -176,4 +126,4 @@ private:
 
 } // namespace mlir::bsr::gpu
 
-#endif // BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONBLOCK_H
+#endif // BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONTHREADBLOCK_H

@@ -2,8 +2,8 @@
 //
 // How long a launch takes at least, by what it does and what a chip has.
 
-#ifndef BSR_CODEGEN_GPU_CORE_MODEL_H
-#define BSR_CODEGEN_GPU_CORE_MODEL_H
+#ifndef BSR_CODEGEN_GPU_CORE_LAUNCHCOSTMODEL_H
+#define BSR_CODEGEN_GPU_CORE_LAUNCHCOSTMODEL_H
 
 #include "bsr/Dialect/BSR.h"
 #include "support/Chips.h"
@@ -98,4 +98,4 @@ double getSeconds(llvm::ArrayRef<KernelWork> launches, const Chip &chip);
 
 } // namespace mlir::bsr::gpu
 
-#endif // BSR_CODEGEN_GPU_CORE_MODEL_H
+#endif // BSR_CODEGEN_GPU_CORE_LAUNCHCOSTMODEL_H

@@ -2,8 +2,8 @@
 //
 // The memory that an update of patterns on a device works in.
 
-#ifndef BSR_RUNTIME_SESSION_UPDATEROOM_H
-#define BSR_RUNTIME_SESSION_UPDATEROOM_H
+#ifndef BSR_RUNTIME_SESSION_UPDATESCRATCH_H
+#define BSR_RUNTIME_SESSION_UPDATESCRATCH_H
 
 #include "base/Manifest.h"
 #include "device/Memory.h"
@@ -12,9 +12,9 @@
 namespace sparse_opt {
 
 /// Cuts parts off a room, or only counts them.
-class RoomCursor {
+class ScratchCursor {
 public:
-  explicit RoomCursor(void *room = nullptr)
+  explicit ScratchCursor(void *room = nullptr)
       : room(reinterpret_cast<uint64_t>(room)) {}
 
   /// The place of the next `count` elements of `elementBytes`.
@@ -36,14 +36,14 @@ int64_t tableBytes(const Pattern &pattern);
 /// Cuts off what an update works with that chooses `count` of `blocks` blocks,
 /// but for what the host reads.
 void cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
-             UpdateRow &row, RoomCursor &cursor);
+             UpdateRow &row, ScratchCursor &cursor);
 
 /// Cuts off what says which of `blocks` blocks are pruned, which is kept while
 /// other patterns are in the room.
-void cutFlags(int64_t blocks, UpdateRow &row, RoomCursor &cursor);
+void cutFlags(int64_t blocks, UpdateRow &row, ScratchCursor &cursor);
 
 /// Cuts off the lists that the host reads.
-void cutLists(int64_t count, UpdateRow &row, RoomCursor &cursor);
+void cutLists(int64_t count, UpdateRow &row, ScratchCursor &cursor);
 
 /// The most that an update of `pattern` needs, without flags.
 int64_t roomForUpdate(const Pattern &pattern);
@@ -54,4 +54,4 @@ int64_t roomForUpdates(const Manifest &manifest);
 
 } // namespace sparse_opt
 
-#endif // BSR_RUNTIME_SESSION_UPDATEROOM_H
+#endif // BSR_RUNTIME_SESSION_UPDATESCRATCH_H

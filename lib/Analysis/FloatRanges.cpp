@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Interval arithmetic on the bodies of element-wise operations. Upstream has
+// FloatRange arithmetic on the bodies of element-wise operations. Upstream has
 // ranges of integers only (IntegerRangeAnalysis).
 
-#include "bsr/Analysis/Intervals.h"
+#include "bsr/Analysis/FloatRanges.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -18,26 +18,26 @@ using namespace mlir::bsr;
 
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
-bool Interval::isFinite() const {
+bool FloatRange::isFinite() const {
   return !mayBeNaN && std::isfinite(low) && std::isfinite(high);
 }
 
-static bool contains(const Interval &interval, double value) {
+static bool contains(const FloatRange &interval, double value) {
   return interval.low <= value && value <= interval.high;
 }
 
-static bool hasInfinity(const Interval &interval) {
+static bool hasInfinity(const FloatRange &interval) {
   return std::isinf(interval.low) || std::isinf(interval.high);
 }
 
-static Interval unite(const Interval &a, const Interval &b) {
+static FloatRange unite(const FloatRange &a, const FloatRange &b) {
   return {std::min(a.low, b.low), std::max(a.high, b.high),
           a.mayBeNaN || b.mayBeNaN};
 }
 
 /// `interval` with room for rounding to `type`, whose largest numbers may
 /// become infinite and whose smallest may become 0.
-static Interval widen(Interval interval, FloatType type) {
+static FloatRange widen(FloatRange interval, FloatType type) {
   const llvm::fltSemantics &semantics = type.getFloatSemantics();
   double largest = llvm::APFloat::getLargest(semantics).convertToDouble();
   double smallest =
@@ -57,8 +57,8 @@ static Interval widen(Interval interval, FloatType type) {
 }
 
 /// The least interval with all of `bounds`, where 0 times infinity is 0.
-static Interval enclose(std::initializer_list<double> bounds, bool mayBeNaN) {
-  Interval interval{infinity, -infinity, mayBeNaN};
+static FloatRange enclose(std::initializer_list<double> bounds, bool mayBeNaN) {
+  FloatRange interval{infinity, -infinity, mayBeNaN};
   for (double bound : bounds) {
     double value = std::isnan(bound) ? 0 : bound;
     interval.low = std::min(interval.low, value);
@@ -67,7 +67,7 @@ static Interval enclose(std::initializer_list<double> bounds, bool mayBeNaN) {
   return interval;
 }
 
-static Interval multiply(const Interval &a, const Interval &b) {
+static FloatRange multiply(const FloatRange &a, const FloatRange &b) {
   bool mayBeNaN = a.mayBeNaN || b.mayBeNaN ||
                   (contains(a, 0) && hasInfinity(b)) ||
                   (contains(b, 0) && hasInfinity(a));
@@ -76,7 +76,7 @@ static Interval multiply(const Interval &a, const Interval &b) {
       mayBeNaN);
 }
 
-static Interval divide(const Interval &a, const Interval &b) {
+static FloatRange divide(const FloatRange &a, const FloatRange &b) {
   if (a.isZeroOrNaN())
     return {0, 0, a.mayBeNaN || b.mayBeNaN || contains(b, 0)};
   if (contains(b, 0) || (hasInfinity(a) && hasInfinity(b)))
@@ -86,7 +86,7 @@ static Interval divide(const Interval &a, const Interval &b) {
       a.mayBeNaN || b.mayBeNaN);
 }
 
-static Interval add(const Interval &a, const Interval &b) {
+static FloatRange add(const FloatRange &a, const FloatRange &b) {
   bool mayBeNaN =
       a.mayBeNaN || b.mayBeNaN || (hasInfinity(a) && hasInfinity(b));
   double low = a.low + b.low, high = a.high + b.high;
@@ -95,15 +95,15 @@ static Interval add(const Interval &a, const Interval &b) {
   return {low, high, mayBeNaN};
 }
 
-static Interval squareRoot(const Interval &x) {
+static FloatRange squareRoot(const FloatRange &x) {
   return {std::sqrt(std::max(x.low, 0.0)), std::sqrt(std::max(x.high, 0.0)),
           x.mayBeNaN || x.low < 0};
 }
 
 /// select(x < y, a, x), as clamps are written: where x is taken it is not below
 /// y, and no NaN if that compares as less.
-static Interval getNotTaken(arith::CmpFOp compare, Interval x,
-                            const Interval &y) {
+static FloatRange getNotTaken(arith::CmpFOp compare, FloatRange x,
+                              const FloatRange &y) {
   using arith::CmpFPredicate;
   CmpFPredicate predicate = compare.getPredicate();
   bool unordered = llvm::is_contained({CmpFPredicate::ULT, CmpFPredicate::ULE,
@@ -147,31 +147,31 @@ static SmallVector<Value> getSources(Operation *op) {
 
 /// The interval of the result, of type `type`, of `op`, which computes numbers
 /// from numbers of intervals `get`.
-static Interval computeNumber(Operation *op, FloatType type,
-                              function_ref<Interval(Value)> get) {
+static FloatRange computeNumber(Operation *op, FloatType type,
+                                function_ref<FloatRange(Value)> get) {
   auto operand = [&](unsigned number) { return get(op->getOperand(number)); };
-  Interval interval =
-      TypeSwitch<Operation *, Interval>(op)
+  FloatRange interval =
+      TypeSwitch<Operation *, FloatRange>(op)
           .Case([&](arith::MulFOp) { return multiply(operand(0), operand(1)); })
           .Case([&](arith::DivFOp) { return divide(operand(0), operand(1)); })
           .Case([&](arith::AddFOp) { return add(operand(0), operand(1)); })
-          .Case([&](arith::MaximumFOp) -> Interval {
-            Interval a = operand(0), b = operand(1);
+          .Case([&](arith::MaximumFOp) -> FloatRange {
+            FloatRange a = operand(0), b = operand(1);
             return {std::max(a.low, b.low), std::max(a.high, b.high),
                     a.mayBeNaN || b.mayBeNaN};
           })
-          .Case([&](arith::MinimumFOp) -> Interval {
-            Interval a = operand(0), b = operand(1);
+          .Case([&](arith::MinimumFOp) -> FloatRange {
+            FloatRange a = operand(0), b = operand(1);
             return {std::min(a.low, b.low), std::min(a.high, b.high),
                     a.mayBeNaN || b.mayBeNaN};
           })
-          .Case([&](arith::NegFOp) -> Interval {
-            Interval x = operand(0);
+          .Case([&](arith::NegFOp) -> FloatRange {
+            FloatRange x = operand(0);
             return {-x.high, -x.low, x.mayBeNaN};
           })
           .Case([&](arith::SelectOp select) {
-            Interval taken = get(select.getTrueValue());
-            Interval other = get(select.getFalseValue());
+            FloatRange taken = get(select.getTrueValue());
+            FloatRange other = get(select.getFalseValue());
             auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
             if (compare && compare.getLhs() == select.getFalseValue())
               other = getNotTaken(compare, other, get(compare.getRhs()));
@@ -179,13 +179,13 @@ static Interval computeNumber(Operation *op, FloatType type,
           })
           .Case([&](math::SqrtOp) { return squareRoot(operand(0)); })
           .Case([&](math::RsqrtOp) {
-            Interval root = squareRoot(operand(0));
-            return root.low > 0 ? divide(Interval::constant(1), root)
-                                : Interval();
+            FloatRange root = squareRoot(operand(0));
+            return root.low > 0 ? divide(FloatRange::constant(1), root)
+                                : FloatRange();
           })
           .Case<arith::ExtFOp, arith::TruncFOp>(
               [&](Operation *) { return operand(0); })
-          .Default([](Operation *) { return Interval(); });
+          .Default([](Operation *) { return FloatRange(); });
   if (isa<arith::SelectOp, arith::MaximumFOp, arith::MinimumFOp, arith::NegFOp,
           arith::ExtFOp>(op))
     return interval; // exact
@@ -193,20 +193,20 @@ static Interval computeNumber(Operation *op, FloatType type,
 }
 
 /// The interval of the constant `attribute`: infinite if it is none.
-static Interval getConstant(Attribute attribute) {
+static FloatRange getConstant(Attribute attribute) {
   if (auto elements = dyn_cast<SplatElementsAttr>(attribute))
     attribute = elements.getSplatValue<Attribute>();
   auto number = dyn_cast<FloatAttr>(attribute);
   if (!number || !number.getValue().isFinite())
     return {};
-  return Interval::constant(number.getValueAsDouble());
+  return FloatRange::constant(number.getValueAsDouble());
 }
 
-bool Intervals::isKnown(Value value) const {
+bool FloatRanges::isKnown(Value value) const {
   return !value.getDefiningOp() || known.contains(value);
 }
 
-Interval Intervals::get(Value value) {
+FloatRange FloatRanges::get(Value value) {
   // Sources first, without recursion: chains are as long as programs.
   SmallVector<Value> worklist = {value};
   while (!worklist.empty()) {
@@ -225,13 +225,13 @@ Interval Intervals::get(Value value) {
   return getKnown(value);
 }
 
-void Intervals::erase(Operation *op) {
+void FloatRanges::erase(Operation *op) {
   for (Value result : op->getResults())
     known.erase(result);
 }
 
 /// Computes the intervals of the results of `op`, whose sources are known.
-void Intervals::compute(Operation *op) {
+void FloatRanges::compute(Operation *op) {
   for (Value result : op->getResults())
     known[result] = {};
   Attribute constant;
@@ -246,7 +246,7 @@ void Intervals::compute(Operation *op) {
   }
   if (op->getNumResults() != 1)
     return;
-  Interval &interval = known[op->getResult(0)];
+  FloatRange &interval = known[op->getResult(0)];
   bool repeats =
       isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::SplatOp,
           tensor::ExtractOp, tensor::FromElementsOp>(op);
@@ -258,8 +258,8 @@ void Intervals::compute(Operation *op) {
 }
 
 /// Computes the intervals of the results of element-wise `op`.
-void Intervals::computeResults(linalg::LinalgOp op) {
-  DenseMap<Value, Interval> inner;
+void FloatRanges::computeResults(linalg::LinalgOp op) {
+  DenseMap<Value, FloatRange> inner;
   auto get = [&](Value value) {
     auto found = inner.find(value);
     return found != inner.end() ? found->second : getKnown(value);
