@@ -4,6 +4,7 @@
 
 #include "base/Status.h"
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 using namespace sparse_opt;
@@ -64,4 +65,8 @@ bsr_status bsr_erdos_renyi_densities(int64_t count, const int64_t *rows,
           full[i] = true;
     }
   });
+}
+
+int64_t bsr_density_blocks(double density, int64_t allBlocks) {
+  return std::max<int64_t>(1, std::llround(density * double(allBlocks)));
 }

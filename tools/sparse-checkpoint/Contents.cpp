@@ -129,11 +129,11 @@ std::string Contents::dense(const std::string &name) const {
   int64_t elementBytes = bytesOf(tensor.type);
   std::string dense(
       size_t(matrix->pattern.rows * matrix->pattern.cols * elementBytes), '\0');
-  forEachPiece(*matrix, elementBytes,
-               [&](int64_t to, int64_t from, int64_t bytes) {
-                 std::memcpy(&dense[size_t(to)], &tensor.data[size_t(from)],
-                             size_t(bytes));
-               });
+  forEachBlockLine(*matrix, elementBytes,
+                   [&](int64_t to, int64_t from, int64_t bytes) {
+                     std::memcpy(&dense[size_t(to)], &tensor.data[size_t(from)],
+                                 size_t(bytes));
+                   });
   return dense;
 }
 

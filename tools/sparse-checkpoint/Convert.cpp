@@ -271,11 +271,11 @@ void Fit::fitBuffer(int64_t index) {
   if (dense.empty())
     return;
   std::string values(size_t(buffer.bytes), '\0');
-  forEachPiece(fitted(buffer.pattern), bsr_type_bytes(buffer.type),
-               [&](int64_t from, int64_t to, int64_t bytes) {
-                 std::memcpy(&values[size_t(to)], &dense[size_t(from)],
-                             size_t(bytes));
-               });
+  forEachBlockLine(fitted(buffer.pattern), bsr_type_bytes(buffer.type),
+                   [&](int64_t from, int64_t to, int64_t bytes) {
+                     std::memcpy(&values[size_t(to)], &dense[size_t(from)],
+                                 size_t(bytes));
+                   });
   write(values);
 }
 

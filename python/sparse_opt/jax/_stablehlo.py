@@ -44,6 +44,7 @@ from sparse_opt.jax._control import (
     lower_while,
     move_empty_slice,
 )
+from sparse_opt.jax._interface import set_interface
 from sparse_opt.jax._lookups import lower_gather, lower_scatter
 from sparse_opt.jax._scatters import lower_any_scatter
 from sparse_opt.jax._sorts import lower_reduce, lower_sort
@@ -112,7 +113,7 @@ def lower(
         _run(module, "canonicalize,cse,symbol-dce")
         _drop_meshes(module)
         _require_upstream(module)
-        _set_interface(module, arguments, results)
+        set_interface(module, arguments, results)
         _simplify_locations(module, has_lines)
         text = f"{module.operation.get_asm(enable_debug_info=bool(locations))}\n"
         return shorten_locations(text) if locations else text
@@ -269,33 +270,3 @@ def _require_upstream(module: ir.Module) -> None:
                 f" '{operation.name}'{target}{place_of(operation)}: write it in terms"
                 " of others, or do it outside of the step"
             )
-
-
-def _set_interface(
-    module: ir.Module,
-    arguments: Sequence[Mapping[str, str | int]],
-    results: Sequence[Mapping[str, str | int]],
-) -> None:
-    """Names the step and gives its arguments and results their attributes."""
-    for name in list(module.operation.attributes):
-        del module.operation.attributes[name]
-    function = module.body.operations[0]
-    function.attributes["sym_name"] = ir.StringAttr.get("step")
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get(
-        [_dictionary(a) for a in arguments]
-    )
-    function.attributes["res_attrs"] = ir.ArrayAttr.get(
-        [_dictionary(r) for r in results]
-    )
-
-
-def _dictionary(attributes: Mapping[str, str | int]) -> ir.Attribute:
-    i64 = ir.IntegerType.get_signless(64)
-    return ir.DictAttr.get(
-        {
-            name: ir.StringAttr.get(value)
-            if isinstance(value, str)
-            else ir.IntegerAttr.get(i64, value)
-            for name, value in attributes.items()
-        }
-    )

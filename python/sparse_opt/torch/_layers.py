@@ -17,7 +17,7 @@ from torch import Tensor
 from sparse_opt import _activations, _given, _library, _products
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._products import Matrix
-from sparse_opt.torch import _gpu, _linear, _lookup, _private, _sharded, _symbolic
+from sparse_opt.torch import _blocks, _gpu, _linear, _lookup, _private, _sharded, _symbolic
 
 
 class Blocks(torch.nn.Module):
@@ -96,11 +96,11 @@ class Blocks(torch.nn.Module):
 
     def _places(self) -> tuple[Tensor, Tensor, Tensor]:
         """The slots that have a block, and its row and column."""
-        return _linear.places(self.matrix, self.pattern)
+        return _blocks.places(self.matrix, self.pattern)
 
     def dense_weight(self) -> Tensor:
         """Returns the whole matrix, with zeros where no block is stored."""
-        return _linear.spread(self.matrix, self.pattern, _sharded.whole(self.weight))
+        return _blocks.spread(self.matrix, self.pattern, _sharded.whole(self.weight))
 
     @torch.no_grad()
     def take_dense(self, weight: Tensor) -> None:
@@ -112,7 +112,7 @@ class Blocks(torch.nn.Module):
         if weight.shape != self.shape:
             got = "x".join(map(str, weight.shape)) or "one number"
             raise StepError(f"expected {expected}, but got {got}")
-        values = _linear.gather(self.matrix, self.pattern, weight.detach())
+        values = _blocks.gather(self.matrix, self.pattern, weight.detach())
         _sharded.take_whole(self.weight, values.to(self.weight.dtype))
 
     def to_sparse_bsr(self) -> Tensor:

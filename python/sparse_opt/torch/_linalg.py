@@ -27,8 +27,8 @@ from sparse_opt import _progress
 from sparse_opt._errors import ExportError
 from sparse_opt._text import shorten_locations
 from sparse_opt.torch import _calls, _nodes, _points
-from sparse_opt.torch._arguments import Argument
 from sparse_opt.torch._capture import Capture
+from sparse_opt.torch._interface import set_interface
 
 
 def lower(
@@ -54,7 +54,7 @@ def lower(
         _rewrite(module)
         _run(module, "inline,symbol-dce")
         _calls.splice(module, sites, _lowered)
-        _set_interface(module, capture, inits)
+        set_interface(module, capture, inits)
         _run(module, "canonicalize,cse")
         _require_upstream(module)
         _progress.stage("write")
@@ -368,53 +368,6 @@ def _merge(long: list[int], short: list[int]) -> list[list[int]] | None:
         return None
     groups[-1] += rest
     return groups
-
-
-def _set_interface(
-    module: ir.Module, capture: Capture, inits: Mapping[str, str]
-) -> None:
-    """Gives the arguments and results of the step their attributes."""
-    for name in [a.name for a in module.operation.attributes]:
-        del module.operation.attributes[name]
-    function = next(
-        op for op in module.body.operations
-        if ir.StringAttr(op.attributes["sym_name"]).value == "step"
-    )  # fmt: skip
-    i64 = ir.IntegerType.get_signless(64)
-
-    def describe(argument: Argument) -> ir.Attribute:
-        attributes: dict[str, ir.Attribute] = {
-            "bsr.name": ir.StringAttr.get(argument.name),
-            "bsr.role": ir.StringAttr.get(argument.role),
-        }
-        if argument.result is not None:
-            attributes["bsr.result"] = ir.IntegerAttr.get(i64, argument.result)
-        if argument.aliases:
-            attributes["bsr.aliases"] = ir.ArrayAttr.get(
-                [ir.StringAttr.get(name) for name in argument.aliases]
-            )
-        if argument.name in inits:
-            attributes["bsr.init"] = ir.StringAttr.get(inits[argument.name])
-        return ir.DictAttr.get(attributes)
-
-    if capture.unused:
-        function.attributes["bsr.unused"] = ir.ArrayAttr.get(
-            [ir.StringAttr.get(name) for name in capture.unused]
-        )
-    function.attributes["arg_attrs"] = ir.ArrayAttr.get(
-        [describe(a) for a in capture.arguments]
-    )
-    function.attributes["res_attrs"] = ir.ArrayAttr.get(
-        [
-            ir.DictAttr.get(
-                {
-                    "bsr.name": ir.StringAttr.get(name),
-                    "bsr.role": ir.StringAttr.get(role),
-                }
-            )
-            for name, role in capture.results
-        ]
-    )
 
 
 _UPSTREAM = {

@@ -18,7 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from sparse_opt import _given, _library, _marks, _products, _say
 from sparse_opt._errors import StepError
 from sparse_opt._marks import Mark, Marks
-from sparse_opt.torch import _convolutions, _fusion, _linear, _updates
+from sparse_opt.torch import _blocks, _convolutions, _fusion, _linear, _updates
 from sparse_opt.torch._attention import PROJECTIONS, MultiheadAttention
 from sparse_opt.torch._convolutions import Convolution
 from sparse_opt.torch._layers import FIRST_PATTERN, Blocks, Embedding, Linear, count_blocks
@@ -28,7 +28,7 @@ Pattern = Literal["random", "largest"]
 
 def _largest(weight: Tensor, block: tuple[int, int], density: float) -> Tensor:
     """Returns the mask of the blocks of the largest L1 norms, of equal ones the first."""
-    norms = _linear.tiles(weight.detach(), block).to(torch.float64).abs().sum((2, 3))
+    norms = _blocks.tiles(weight.detach(), block).to(torch.float64).abs().sum((2, 3))
     count = count_blocks(density, (norms.shape[0], norms.shape[1]))
     mask = torch.zeros(norms.numel(), dtype=torch.bool)
     mask[torch.from_numpy(_library.choose("highest", norms.flatten().cpu().numpy(), count))] = True

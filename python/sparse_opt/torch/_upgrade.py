@@ -24,7 +24,7 @@ from sparse_opt import _description
 from sparse_opt._errors import ExportError
 from sparse_opt._marks import Mark
 from sparse_opt._program import Array, Source
-from sparse_opt.torch import _linear, _sharded, _updates
+from sparse_opt.torch import _blocks, _linear, _sharded, _updates
 from sparse_opt.torch._memory import to_numpy
 from sparse_opt.torch._layers import Blocks
 
@@ -113,7 +113,7 @@ class Layers:
     def of_step(self, name: str, dense: Tensor, step: Source) -> Iterator[tuple[str, Tensor]]:
         """Yields the tensors of a layer, and their names, as a step has them."""
         pattern, prefix = self._pattern(name, step), _prefix(name)
-        yield name, _linear.gather(self._found[name].matrix, pattern, dense)
+        yield name, _blocks.gather(self._found[name].matrix, pattern, dense)
         yield prefix + "pattern", pattern
         if self._found[name].weight.requires_grad:
             yield prefix + "num_updates", torch.tensor(step.counters.pattern_updates)
@@ -122,7 +122,7 @@ class Layers:
         """Returns what an optimizer keeps of a weight, as the layer has it."""
         if name not in self.marks or value.dim() != 2:
             return value
-        return _linear.gather(self._found[name].matrix, self._pattern(name, step), value)
+        return _blocks.gather(self._found[name].matrix, self._pattern(name, step), value)
 
     def _pattern(self, name: str, step: Source) -> Tensor:
         blocks = step._current_blocks(name)
@@ -141,7 +141,7 @@ class Layers:
         _description.require(name, like.shape, like.dtype, to_numpy(values))
         _linear.require_own(name, layer.matrix, pattern)
         row_ptr, col_idx, _ = layer.matrix.rows_of(pattern.numpy())
-        return _linear.spread(layer.matrix, pattern, values), (row_ptr, col_idx)
+        return _blocks.spread(layer.matrix, pattern, values), (row_ptr, col_idx)
 
 
 def _prefix(name: str) -> str:
@@ -229,7 +229,7 @@ def _dense(
     elif value.dim() == 3 and value.dtype in _linear.TYPES and value.shape[1:] == layer.block:
         matrix = _linear.matrix_of(value, *layer.shape)
         rest = _updates.first_value(owner, layer.weight, key)
-        return _linear.spread(matrix, layer.pattern, value, rest)
+        return _blocks.spread(matrix, layer.pattern, value, rest)
     raise ExportError(
         "expected an optimizer that treats the entries of a weight in blocks one by one, as AdamW"
         f" does, but got {type(owner).__name__} for '{name}', whose {what} is of the whole matrix:"

@@ -32,11 +32,11 @@ from sparse_opt._program import Array
 from sparse_opt.torch import (
     _arguments,
     _effects,
+    _float64_shadows,
     _function,
     _optimizer,
     _optimizers,
     _private,
-    _shadows,
 )
 from sparse_opt.torch._memory import from_numpy
 
@@ -103,7 +103,7 @@ class UserStep:
             _borrowed(tensors, self._parameters.values(), call.state.names) as shared,
         ):
             types = self._take(call, tensors, shared)
-            shadows = _shadows.Shadows(call.seed, call.is_exact, call.attempt)
+            shadows = _float64_shadows.Shadows(call.seed, call.is_exact, call.attempt)
             places = {_place(tensors[name]) for name in shared}
             work = _Work(self, call, masks, shadows, places)
             with work.hooks(), _noted(self._optimizers.objects) as others:
@@ -119,11 +119,11 @@ class UserStep:
         rerun.draws_alike = shadows.draws == self._draws
         return rerun
 
-    def _call(self, shadows: _shadows.Shadows, batch: Any) -> Any:
+    def _call(self, shadows: _float64_shadows.Shadows, batch: Any) -> Any:
         try:
             with shadows:
                 return self._train_step(self._model, self._optimizers.given, batch)
-        except _shadows.Unknown as error:
+        except _float64_shadows.Unknown as error:
             raise Unchecked(f"it draws random numbers by {error}") from error
         except Exception as error:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -255,7 +255,7 @@ class _Work:
         eager: UserStep,
         call: Call,
         masks: Mapping[str, torch.Tensor],
-        shadows: _shadows.Shadows,
+        shadows: _float64_shadows.Shadows,
         borrowed: Collection[int],
     ) -> None:
         self._user_step, self._call, self._masks = eager, call, masks

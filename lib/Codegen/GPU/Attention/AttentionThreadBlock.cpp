@@ -129,21 +129,6 @@ void AttentionThreadBlock::whenRow(int64_t i, llvm::function_ref<void()> body) {
   b.when(b.less(getRow(i), b.constant(attention.extents[rowDim])), body);
 }
 
-AttentionResult AttentionResult::get(OpBuilder &b, const KernelBody &kernel,
-                                     const AttentionTensor &tensor,
-                                     unsigned featureDim) {
-  AttentionResult result{tensor, featureDim,
-                         kernel.outputs.lookup(tensor.tensor), std::nullopt};
-  auto type = cast<RankedTensorType>(tensor.tensor.getType());
-  int64_t columns = type.getShape().back();
-  if (result && columns % 2 == 0 &&
-      tensor.map.getDimPosition(type.getRank() - 1) == featureDim)
-    result.pairs = createRows(b, kernel.loc, result.buffer,
-                              type.getShape().drop_back(), columns,
-                              /*length=*/2);
-  return result;
-}
-
 void AttentionThreadBlock::storeRows(
     const AttentionResult &result, ValueRange sums,
     llvm::function_ref<Value(Value, int64_t)> finish) {

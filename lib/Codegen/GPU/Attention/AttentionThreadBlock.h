@@ -6,27 +6,11 @@
 #define BSR_LIB_CODEGEN_GPU_ATTENTION_ATTENTIONTHREADBLOCK_H
 
 #include "AttentionFragments.h"
+#include "AttentionResult.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/GPU/Core/GPUEvaluator.h"
 
 namespace mlir::bsr::gpu {
-
-/// A result of an attention, or null if it is not stored: its rows are those
-/// of tokens, or, where these lie side by side, those of features.
-struct AttentionResult {
-  /// What a launch stores to is made outside of it.
-  static AttentionResult get(OpBuilder &b, const KernelBody &kernel,
-                             const AttentionTensor &tensor,
-                             unsigned featureDim);
-
-  explicit operator bool() const { return buffer != nullptr; }
-
-  AttentionTensor tensor;
-  unsigned featureDim;
-  Value buffer;
-  /// The buffer in pairs of features, if these lie side by side.
-  std::optional<StoredRows> pairs;
-};
 
 /// The position of a thread block, and of a lane, in an attention. Each warp
 /// has 16 tokens of the one side, of queries or of keys, which are the rows of

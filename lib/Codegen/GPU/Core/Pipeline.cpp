@@ -3,6 +3,7 @@
 // Mainloops whose operands are copied to shared memory some steps ahead.
 
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
+#include "bsr/Codegen/GPU/Core/Mbarriers.h"
 #include "bsr/Codegen/GPU/Core/Warpgroups.h"
 
 using namespace mlir;

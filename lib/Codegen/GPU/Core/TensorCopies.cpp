@@ -4,8 +4,8 @@
 // blocks, which the tensor memory accelerator makes.
 
 #include "bsr/Codegen/GPU/Core/TensorCopies.h"
+#include "bsr/Codegen/GPU/Core/Mbarriers.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
-#include "bsr/Codegen/GPU/Core/Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-DenseMainloop::DenseMainloop(const DenseOperands &operands,
+DenseMainloop::DenseMainloop(const DenseContraction &operands,
                              const DenseTile &tile, KernelBody &kernel,
                              BlockBuilder &b)
     : operands(operands), tile(tile), b(b),
@@ -27,7 +27,7 @@ DenseMainloop::DenseMainloop(const DenseOperands &operands,
   warpCol = b.mul(b.rem(b.warp, DenseTile::colWarps), tile.getWarpCols());
   firstRow = b.add(tileRow, warpRow);
   firstCol = b.add(tileCol, warpCol);
-  auto getPointer = [&](const DenseOperands::Side &side) {
+  auto getPointer = [&](const DenseContraction::Side &side) {
     Value first = b.getPointer(kernel.inputs.lookup(side.tensor));
     Value offset = b.add(getOffset(side, operands.batch, batch), side.offset);
     return b.at(first, offset, operands.type);
@@ -36,7 +36,7 @@ DenseMainloop::DenseMainloop(const DenseOperands &operands,
   right = getPointer(operands.right);
 }
 
-Value DenseMainloop::getOffset(const DenseOperands::Side &side,
+Value DenseMainloop::getOffset(const DenseContraction::Side &side,
                                const Group &group, Value number) {
   Value offset = b.constant(0);
   for (auto [loop, digit] :
@@ -45,7 +45,7 @@ Value DenseMainloop::getOffset(const DenseOperands::Side &side,
   return offset;
 }
 
-void DenseMainloop::copySide(const DenseOperands::Side &side,
+void DenseMainloop::copySide(const DenseContraction::Side &side,
                              const DenseTile::Side &ofTile, const Group &own,
                              Value pointer, Value first, Value inner,
                              Value stage) {
@@ -117,9 +117,9 @@ SmallVector<Value> DenseMainloop::getStoredRow(const StoredRows &result,
   constexpr size_t numVectorDims = 2;
   bool isPiece = cast<MemRefType>(result.vectors.getType()).getRank() !=
                  int64_t(at.size() + numGroups + numVectorDims);
-  for (Group DenseOperands::*group :
+  for (Group DenseContraction::*group :
        ArrayRef(operands.resultOrder).drop_back()) {
-    if (group != &DenseOperands::batch)
+    if (group != &DenseContraction::batch)
       at.push_back(row);
     else if (isPiece)
       llvm::append_range(at, getDigits(operands.batch, batch));
@@ -137,8 +137,9 @@ void DenseMainloop::whenRow(Value row, llvm::function_ref<void()> body) {
 
 WarpSums DenseMainloop::getWarpSums(Value row) {
   WarpSums warp;
-  for (Group DenseOperands::*group : ArrayRef(operands.resultOrder).drop_back())
-    warp.at.push_back(group == &DenseOperands::batch ? batch : row);
+  for (Group DenseContraction::*group :
+       ArrayRef(operands.resultOrder).drop_back())
+    warp.at.push_back(group == &DenseContraction::batch ? batch : row);
   warp.column = firstCol;
   warp.warpNumber = b.div(firstCol, tile.getWarpCols());
   warp.areRowsRagged = areRowsRagged();

@@ -15,7 +15,7 @@ namespace mlir::bsr::gpu {
 /// stage at a time, with copies for the next stages under way.
 class DenseMainloop {
 public:
-  DenseMainloop(const DenseOperands &operands, const DenseTile &tile,
+  DenseMainloop(const DenseContraction &operands, const DenseTile &tile,
                 KernelBody &kernel, BlockBuilder &b);
 
   /// Sums that begin with 0, to which `multiplier` adds the products of all
@@ -38,25 +38,25 @@ public:
     return operands.cols.size % tile.right.tile != 0;
   }
 
-  const DenseOperands &operands;
+  const DenseContraction &operands;
   const DenseTile &tile;
   BlockBuilder &b;
   /// The first row and column of the warp, in its tile and in the product.
   Value warpRow, warpCol, firstRow, firstCol;
 
 private:
-  using Group = DenseOperands::Group;
+  using Group = DenseContraction::Group;
 
   /// The loops of `group` at `number`.
   SmallVector<Value> getDigits(const Group &group, Value number);
   /// Where number `number` of `group` begins in the operand of `side`.
-  Value getOffset(const DenseOperands::Side &side, const Group &group,
+  Value getOffset(const DenseContraction::Side &side, const Group &group,
                   Value number);
   /// Copies the inner numbers from `inner` on of `side`, whose own numbers
   /// begin at `first`, to `stage`.
-  void copySide(const DenseOperands::Side &side, const DenseTile::Side &ofTile,
-                const Group &own, Value pointer, Value first, Value inner,
-                Value stage);
+  void copySide(const DenseContraction::Side &side,
+                const DenseTile::Side &ofTile, const Group &own, Value pointer,
+                Value first, Value inner, Value stage);
   /// Copies the operands of `step` to `stage`.
   void copy(Value step, Value stage);
 

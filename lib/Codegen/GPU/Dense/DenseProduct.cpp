@@ -21,7 +21,7 @@ namespace {
 /// several for slices of them, whose sums another launch adds.
 class DenseProduct : public Product {
 public:
-  DenseProduct(const DenseOperands &operands, const DenseTile &tile,
+  DenseProduct(const DenseContraction &operands, const DenseTile &tile,
                bool isOnTensorCores)
       : operands(operands), tile(tile), isOnTensorCores(isOnTensorCores) {}
 
@@ -50,7 +50,7 @@ private:
   StoredRows createResult(OpBuilder &b, Location loc, Value buffer);
   bool hasEpilogueInside() const { return epilogue && tile.slices == 1; }
 
-  DenseOperands operands;
+  DenseContraction operands;
   DenseTile tile;
   bool isOnTensorCores;
 };
@@ -157,7 +157,7 @@ StoredRows DenseProduct::createResult(OpBuilder &b, Location loc,
     SmallVector<int64_t> sizes;
     if (tile.slices != 1)
       sizes.push_back(tile.slices);
-    for (DenseOperands::Group DenseOperands::*group :
+    for (DenseContraction::Group DenseContraction::*group :
          ArrayRef(operands.resultOrder).drop_back())
       sizes.push_back((operands.*group).size);
     return createRows(b, loc, buffer, sizes, columns, length);
@@ -214,7 +214,7 @@ LogicalResult DenseProduct::emit(OpBuilder &b, KernelBody &kernel,
 }
 
 std::unique_ptr<Product> bsr::gpu::matchDense(Operation *root, GPUAttr target) {
-  auto operands = DenseOperands::match(root);
+  auto operands = DenseContraction::match(root);
   if (!operands)
     return nullptr;
   auto tile = chooseWarpTile(*operands, target);

@@ -14,9 +14,10 @@ using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
 DenseTile DenseTile::get(
-    const DenseOperands &operands, int64_t rows, int64_t cols, bool isSwizzled,
+    const DenseContraction &operands, int64_t rows, int64_t cols,
+    bool isSwizzled,
     llvm::function_ref<int64_t(int64_t length, bool isInnerLast)> getPitch) {
-  auto getSide = [&](const DenseOperands::Side &side, int64_t tile) {
+  auto getSide = [&](const DenseContraction::Side &side, int64_t tile) {
     return Side{tile,
                 getPitch(side.isInnerLast ? innerTile : tile, side.isInnerLast),
                 isSwizzled && side.isInnerLast};
@@ -32,7 +33,7 @@ std::string DenseTile::describe() const {
                        right.tile, slices, stages);
 }
 
-int64_t DenseTile::getMostSlices(const DenseOperands &operands,
+int64_t DenseTile::getMostSlices(const DenseContraction &operands,
                                  const Chip &chip) const {
   if (operands.norms) // A norm is of whole sums.
     return 1;
@@ -43,14 +44,15 @@ int64_t DenseTile::getMostSlices(const DenseOperands &operands,
       std::max<int64_t>(1, operands.inner.size / (8 * innerTile)));
 }
 
-void DenseTile::setSlices(const DenseOperands &operands, int64_t count) {
+void DenseTile::setSlices(const DenseContraction &operands, int64_t count) {
   sliceLength =
       llvm::alignTo(llvm::divideCeil(operands.inner.size, count), innerTile);
   slices = llvm::divideCeil(operands.inner.size, sliceLength);
 }
 
-SmallVector<KernelWork, 2> DenseTile::getLaunches(const DenseOperands &operands,
-                                                  KernelWork products) const {
+SmallVector<KernelWork, 2>
+DenseTile::getLaunches(const DenseContraction &operands,
+                       KernelWork products) const {
   constexpr double sumBytes = 4;
   KernelWork &work = products;
   work.blocks = double(getNumTiles(operands) * operands.batch.size * slices);
@@ -76,7 +78,7 @@ SmallVector<KernelWork, 2> DenseTile::getLaunches(const DenseOperands &operands,
   return {work, sum};
 }
 
-bool DenseTile::setStages(const DenseOperands &operands, const Chip &chip) {
+bool DenseTile::setStages(const DenseContraction &operands, const Chip &chip) {
   constexpr int64_t leastStages = 2, mostStages = 6;
   stages = CopyPipeline::getStages(chip.sharedLimit, getStageBytes(operands),
                                    mostStages);
@@ -91,8 +93,8 @@ bool DenseTile::setStages(const DenseOperands &operands, const Chip &chip) {
 //===----------------------------------------------------------------------===//
 
 /// What the launches of `tile` do, about.
-static SmallVector<KernelWork, 2> getWarpLaunches(const DenseOperands &operands,
-                                                  const DenseTile &tile) {
+static SmallVector<KernelWork, 2>
+getWarpLaunches(const DenseContraction &operands, const DenseTile &tile) {
   // Of a thread block.
   KernelWork work;
   double length = double(tile.sliceLength);
@@ -116,8 +118,8 @@ static SmallVector<KernelWork, 2> getWarpLaunches(const DenseOperands &operands,
   return tile.getLaunches(operands, work);
 }
 
-std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
-                                                  GPUAttr target) {
+std::optional<DenseTile>
+bsr::gpu::chooseWarpTile(const DenseContraction &operands, GPUAttr target) {
   // Sums are stored in pairs.
   if (!isMultiplied(operands.type, target.getTf32()) ||
       (!operands.norms && operands.getType().getShape().back() % 2))
@@ -147,8 +149,8 @@ std::optional<DenseTile> bsr::gpu::chooseWarpTile(const DenseOperands &operands,
 static constexpr int64_t floatBytes = 4;
 
 /// What the launches of `tile` do, about.
-static SmallVector<KernelWork, 2> getLaneLaunches(const DenseOperands &operands,
-                                                  const DenseTile &tile) {
+static SmallVector<KernelWork, 2>
+getLaneLaunches(const DenseContraction &operands, const DenseTile &tile) {
   // Of a thread block.
   KernelWork work;
   double length = double(tile.sliceLength), warps = double(blockWarps);
@@ -174,7 +176,7 @@ static SmallVector<KernelWork, 2> getLaneLaunches(const DenseOperands &operands,
 }
 
 /// What kernels do in which an element of the result is a thread's, about.
-static KernelWork getPlainWork(const DenseOperands &operands) {
+static KernelWork getPlainWork(const DenseContraction &operands) {
   KernelWork work;
   double results = double(operands.getNumSums());
   double products =
@@ -196,7 +198,7 @@ static KernelWork getPlainWork(const DenseOperands &operands) {
 
 /// The tile that takes least time on the chip, of those of `rows` by `cols` if
 /// these are not 0; none if none fits.
-static std::optional<DenseTile> findLaneTile(const DenseOperands &operands,
+static std::optional<DenseTile> findLaneTile(const DenseContraction &operands,
                                              const Chip &chip, int64_t rows,
                                              int64_t cols) {
   constexpr std::pair<int64_t, int64_t> sizes[] = {
@@ -218,8 +220,8 @@ static std::optional<DenseTile> findLaneTile(const DenseOperands &operands,
   return search.best;
 }
 
-std::optional<DenseTile> bsr::gpu::chooseLaneTile(const DenseOperands &operands,
-                                                  GPUAttr target) {
+std::optional<DenseTile>
+bsr::gpu::chooseLaneTile(const DenseContraction &operands, GPUAttr target) {
   if (!operands.type.isF32())
     return std::nullopt;
   const Chip &chip = *findChip(target.getChip());

@@ -6,7 +6,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_DENSE_DENSETILE_H
 #define BSR_LIB_CODEGEN_GPU_DENSE_DENSETILE_H
 
-#include "DenseOperands.h"
+#include "DenseContraction.h"
 #include "bsr/Codegen/GPU/Core/LaunchCostModel.h"
 
 namespace mlir::bsr::gpu {
@@ -35,7 +35,7 @@ struct DenseTile {
   /// The tile of `rows` by `cols` sums; `getPitch` is what rows of so many
   /// elements take, where `isInnerLast` or not.
   static DenseTile
-  get(const DenseOperands &operands, int64_t rows, int64_t cols,
+  get(const DenseContraction &operands, int64_t rows, int64_t cols,
       bool isSwizzled,
       llvm::function_ref<int64_t(int64_t length, bool isInnerLast)> getPitch);
 
@@ -43,23 +43,24 @@ struct DenseTile {
 
   /// Into how many slices inner numbers may be cut, so that thread blocks
   /// are not few; and cuts them in about `count` of these.
-  int64_t getMostSlices(const DenseOperands &operands, const Chip &chip) const;
-  void setSlices(const DenseOperands &operands, int64_t count);
+  int64_t getMostSlices(const DenseContraction &operands,
+                        const Chip &chip) const;
+  void setSlices(const DenseContraction &operands, int64_t count);
   /// What launches do, about, of which a thread block does `products`
   /// beside copies and stores: one, and, of slices, the one that adds them up.
-  SmallVector<KernelWork, 2> getLaunches(const DenseOperands &operands,
+  SmallVector<KernelWork, 2> getLaunches(const DenseContraction &operands,
                                          KernelWork products) const;
   /// Sets the stages to the most that fit; false if 2 do not.
-  bool setStages(const DenseOperands &operands, const Chip &chip);
+  bool setStages(const DenseContraction &operands, const Chip &chip);
 
   static int64_t getSideBytes(const Side &side, bool isInnerLast) {
     return (isInnerLast ? side.tile : innerTile) * side.pitch;
   }
-  int64_t getStageBytes(const DenseOperands &operands) const {
+  int64_t getStageBytes(const DenseContraction &operands) const {
     return getSideBytes(left, operands.left.isInnerLast) +
            getSideBytes(right, operands.right.isInnerLast);
   }
-  int64_t getNumTiles(const DenseOperands &operands) const {
+  int64_t getNumTiles(const DenseContraction &operands) const {
     return llvm::divideCeil(operands.rows.size, left.tile) *
            llvm::divideCeil(operands.cols.size, right.tile);
   }
@@ -74,11 +75,11 @@ struct DenseTile {
 
 /// The tile of `operands` if tensor cores multiply them on `target`: of 16-bit
 /// elements, or of f32 rounded to tf32; none if they do not, or none fits.
-std::optional<DenseTile> chooseWarpTile(const DenseOperands &operands,
+std::optional<DenseTile> chooseWarpTile(const DenseContraction &operands,
                                         GPUAttr target);
 /// The tile of f32 whose sums lanes keep in registers, if it takes less time
 /// than one element a thread, as the model has it.
-std::optional<DenseTile> chooseLaneTile(const DenseOperands &operands,
+std::optional<DenseTile> chooseLaneTile(const DenseContraction &operands,
                                         GPUAttr target);
 
 } // namespace mlir::bsr::gpu

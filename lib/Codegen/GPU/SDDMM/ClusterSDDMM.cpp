@@ -10,7 +10,9 @@
 
 #include "ClusterSDDMM.h"
 #include "StreamK.h"
+#include "StreamKSums.h"
 #include "bsr/Codegen/GPU/Core/AsyncCopies.h"
+#include "bsr/Codegen/GPU/Core/Mbarriers.h"
 #include "bsr/Codegen/GPU/Core/TensorCopies.h"
 #include "bsr/Codegen/GPU/Core/WarpgroupMultiplier.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

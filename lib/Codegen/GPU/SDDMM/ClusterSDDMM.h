@@ -11,7 +11,7 @@
 namespace mlir::bsr::gpu {
 
 /// Emits the launch of `op` that leaves sums of windows, each of which the
-/// thread blocks of a cluster share. `scratch` is that of WarpSDDMM.
+/// thread blocks of a cluster share. `scratch` is that of StreamKSDDMM.
 void emitClusterSDDMM(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
                       const SDDMMShape &shape, const SDDMMTile &tile,
                       ValueRange scratch);

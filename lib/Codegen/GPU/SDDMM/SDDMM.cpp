@@ -4,7 +4,7 @@
 
 #include "bsr/Codegen/GPU/SDDMM/SDDMM.h"
 #include "RowSDDMM.h"
-#include "WarpSDDMM.h"
+#include "StreamKSDDMM.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -14,5 +14,5 @@ std::unique_ptr<Product> bsr::gpu::matchSDDMM(Operation *root, GPUAttr target) {
   auto product = BlockProduct::match(root);
   if (!product)
     return nullptr;
-  return matchFirst<WarpSDDMM, RowSDDMM>(*product, target);
+  return matchFirst<StreamKSDDMM, RowSDDMM>(*product, target);
 }

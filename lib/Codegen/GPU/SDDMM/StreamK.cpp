@@ -153,17 +153,3 @@ SmallVector<Value> StreamK::forWindows(
     return body(range, carried);
   });
 }
-
-void bsr::gpu::storePartialSums(BlockBuilder &b, Value partialSums,
-                                ValueRange at, Value fragment,
-                                ValueRange sums) {
-  constexpr int64_t length = FragmentGrid::fragmentSums;
-  auto vector = VectorType::get(length, b.b.getF32Type());
-  for (size_t first = 0; first != sums.size(); first += length) {
-    SmallVector<Value> position(at);
-    position.append({b.add(fragment, first / length), b.lane, b.constant(0)});
-    b.store(vector::FromElementsOp::create(b.b, b.loc, vector,
-                                           sums.slice(first, length)),
-            partialSums, position);
-  }
-}

@@ -67,12 +67,6 @@ private:
   Value all, share;
 };
 
-/// Stores sums of fragments in `partialSums`, the memory of WarpSDDMM, from
-/// fragment `fragment` on of the block at `at`: what has it, its window there,
-/// and its number in that.
-void storePartialSums(BlockBuilder &b, Value partialSums, ValueRange at,
-                      Value fragment, ValueRange sums);
-
 } // namespace mlir::bsr::gpu
 
 #endif // BSR_LIB_CODEGEN_GPU_SDDMM_STREAMK_H

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Stored blocks of products of activations on tensor cores.
+// Steps of windows that a thread block multiplies, warp by warp.
 //
-// A launch before finds the windows of the pattern (SDDMMPlan). All steps
-// of all windows are shared evenly among as many thread blocks as the chip
-// has multiprocessors, in their order: a thread block has the last steps of
-// a window, whole windows, and the first steps of another one. A stage of
-// shared memory holds what a step has of the rows of all lines of the group and
-// of the columns of all positions of the window, while copies for the next
-// steps are under way. A warp has as many of the window's blocks as the others,
-// one after the other, keeps their sums in 128 or 160 registers a thread, and
-// reads rows again where the line changes. What is in registers is left in
-// memory; a last launch adds what there is of a block, in the order of steps,
-// and goes on with it, if there is an epilogue.
+// A stage of shared memory holds what a step has of the rows of all lines of
+// the group and of the columns of all positions of the window, while copies for
+// the next steps are under way. A warp has as many of the window's blocks as
+// the others, one after the other, keeps their sums in 128 or 160 registers a
+// thread, and reads rows again where the line changes.
 
 #include "WarpSDDMM.h"
-#include "ClusterSDDMM.h"
 #include "StreamK.h"
+#include "StreamKSums.h"
 #include "bsr/Codegen/GPU/Core/AsyncCopies.h"
 #include "bsr/Codegen/GPU/Core/Pipeline.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
@@ -28,46 +22,12 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-std::optional<WarpSDDMM> WarpSDDMM::match(const BlockProduct &operands,
-                                          GPUAttr chip) {
-  if (!operands.fitsFragments(chip.getTf32()) ||
-      operands.getLeastExtent() < fragmentRows)
-    return std::nullopt;
-  WarpSDDMM product;
-  product.op = cast<SDDMMOp>(operands.op);
-  product.shape = SDDMMShape::get(operands);
-  auto tile = SDDMMTile::choose(product.shape, *findChip(chip.getChip()),
-                                chip.getTileOutputs(), chip.getShareOutputs());
-  if (!tile)
-    return std::nullopt;
-  product.tile = *tile;
-  product.windows = tile->getWindows(product.shape);
-  return product;
-}
-
-std::optional<PatternPlan> WarpSDDMM::getPlan() {
-  auto emit = [windows = windows](OpBuilder &b, Location loc,
-                                  const PatternView &view, ValueRange arrays) {
-    windows.emit(b, loc, view, arrays);
-  };
-  return PatternPlan{op, op.getPattern(), View::Rows,
-                     windows.getTypes(op->getContext()), emit};
-}
-
-SmallVector<MemRefType> WarpSDDMM::getScratch() {
-  return {
-      MemRefType::get({tile.grid * tile.shares, tile.getMostWindows(shape),
-                       tile.getBlocks(shape), getSums().rows * getSums().cols,
-                       BlockBuilder::warpThreads, FragmentGrid::fragmentSums},
-                      Float32Type::get(op->getContext()))};
-}
-
-namespace mlir::bsr::gpu {
-/// What a thread does that multiplies.
+namespace {
+/// What a thread does.
 class WarpSDDMMEmitter {
 public:
-  WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel, ValueRange scratch,
-                   BlockBuilder &b);
+  WarpSDDMMEmitter(KernelBody &kernel, SDDMMOp op, const SDDMMShape &shape,
+                   const SDDMMTile &tile, ValueRange scratch, BlockBuilder &b);
   void emit();
 
 private:
@@ -96,7 +56,7 @@ private:
   }
   const SDDMMShape &shape;
   const SDDMMTile &tile;
-  const SDDMMPlan &windows;
+  const SDDMMPlan windows;
   ValueRange arrays;
   BlockBuilder &b;
   Type type, i32;
@@ -113,7 +73,7 @@ private:
   Value firstBlock;
   SmallVector<Value> lines, slabs, isThere;
 };
-} // namespace mlir::bsr::gpu
+} // namespace
 
 /// Rows of both operands have the tokens of a step.
 static WarpMultiplier::Operand getOperand(const SDDMMTile &tile) {
@@ -121,18 +81,20 @@ static WarpMultiplier::Operand getOperand(const SDDMMTile &tile) {
           /*isSwizzled=*/true};
 }
 
-WarpSDDMMEmitter::WarpSDDMMEmitter(WarpSDDMM &product, KernelBody &kernel,
-                                   ValueRange scratch, BlockBuilder &b)
-    : shape(product.shape), tile(product.tile), windows(product.windows),
+WarpSDDMMEmitter::WarpSDDMMEmitter(KernelBody &kernel, SDDMMOp op,
+                                   const SDDMMShape &shape,
+                                   const SDDMMTile &tile, ValueRange scratch,
+                                   BlockBuilder &b)
+    : shape(shape), tile(tile), windows(tile.getWindows(shape)),
       arrays(scratch.drop_back()), b(b),
-      type(product.op.getA().getType().getElementType()), i32(b.b.getI32Type()),
-      multiplier(
-          b,
-          {type, product.getSums().rows, product.getSums().cols, tile.tokens},
-          getOperand(tile), getOperand(tile)),
+      type(op.getA().getType().getElementType()), i32(b.b.getI32Type()),
+      multiplier(b,
+                 {type, getFragments(shape).rows, getFragments(shape).cols,
+                  tile.tokens},
+                 getOperand(tile), getOperand(tile)),
       warpBlocks(SDDMMTile::getWarpBlocks(shape)), steps(tile.getSteps(shape)),
-      rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
-      cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
+      rows(b.getPointer(kernel.inputs.lookup(skipReshapes(op.getA())))),
+      cols(b.getPointer(kernel.inputs.lookup(skipReshapes(op.getB())))),
       partialSums(scratch.back()) {
   copied = {b.div(b.thread, getPieces()), b.rem(b.thread, getPieces()),
             blockThreads / getPieces()};
@@ -296,157 +258,12 @@ void WarpSDDMMEmitter::emit() {
   });
 }
 
-namespace mlir::bsr::gpu {
-/// What a thread does that adds up sums: a warp has 16 rows of one block after
-/// the other.
-class SDDMMSumEmitter {
-public:
-  /// Without an epilogue, `values` is the result.
-  SDDMMSumEmitter(WarpSDDMM &product, const PatternView &view,
-                  ValueRange scratch, const StoredRows &values, BlockBuilder &b)
-      : product(product), windows(product.windows), view(view),
-        arrays(scratch.drop_back()), partialSums(scratch.back()),
-        values(values), b(b), grid{1, product.getSums().cols},
-        shares(b, product.tile, product.shape, windows, arrays) {}
-
-  void emit();
-
-private:
-  void addBlock(Value slot, Value position);
-  /// `sums` plus those that thread block `owner` has left of the window.
-  SmallVector<Value> addPartialSums(Value owner, Value window, Value block,
-                                    ValueRange sums);
-  void store(Value slot, ValueRange sums);
-  void emitEpilogue(Value slot, ValueRange sums);
-  /// Row `half` of the lane, of 2.
-  Value getRow(int64_t half);
-
-  WarpSDDMM &product;
-  const SDDMMPlan &windows;
-  const PatternView &view;
-  ValueRange arrays;
-  Value partialSums;
-  const StoredRows &values;
-  BlockBuilder &b;
-  /// Those of 16 rows.
-  FragmentGrid grid;
-  StreamK shares;
-  StreamK::Group group;
-};
-} // namespace mlir::bsr::gpu
-
-SmallVector<Value> SDDMMSumEmitter::addPartialSums(Value owner, Value window,
-                                                   Value block,
-                                                   ValueRange sums) {
-  constexpr int64_t length = FragmentGrid::fragmentSums;
-  Value ordinal = b.sub(window, shares.getFirstWindow(owner));
-  Type f32 = b.b.getF32Type();
-  auto getOffset = [&](ValueRange at) {
-    auto shape = cast<MemRefType>(partialSums.getType()).getShape();
-    Value offset = at[0];
-    for (auto [number, extent] :
-         llvm::zip_equal(at.drop_front(), shape.slice(1, at.size() - 1)))
-      offset = b.multiplyAdd(offset, extent, number);
-    return offset;
-  };
-  Value fragment = b.mul(b.block[1], grid.cols);
-  // Of a cluster, which is the owner, one thread block after the other.
-  int64_t ofThreads = product.tile.getBlocks(product.shape);
-  if (product.tile.shares != 1) {
-    owner = b.multiplyAdd(owner, product.tile.shares, b.div(block, ofThreads));
-    block = b.rem(block, ofThreads);
-  }
-  Value offset = getOffset({owner, ordinal, block, fragment, b.lane});
-  Value begin = b.at(b.getPointer(partialSums), b.mul(offset, length), f32);
-  SmallVector<Value> next;
-  for (int64_t col = 0; col != grid.cols; ++col) {
-    SmallVector<Value> terms =
-        b.loadFloats(b.at(begin, col * BlockBuilder::warpThreads * length, f32),
-                     f32, length);
-    for (auto [sum, term] :
-         llvm::zip_equal(sums.slice(col * length, length), terms))
-      next.push_back(arith::AddFOp::create(b.b, b.loc, sum, term));
-  }
-  return next;
-}
-
-Value SDDMMSumEmitter::getRow(int64_t half) {
-  return b.multiplyAdd(b.block[1], fragmentRows,
-                       b.add(b.div(b.lane, 4), half * 8));
-}
-
-void SDDMMSumEmitter::store(Value slot, ValueRange sums) {
-  for (int64_t half = 0; half != grid.getNumRows(); ++half)
-    storeRow(b, grid.getRow(sums, half), values, {slot, getRow(half)},
-             b.constant(0), /*isRagged=*/false);
-}
-
-void SDDMMSumEmitter::emitEpilogue(Value slot, ValueRange sums) {
-  WarpSums warp;
-  warp.sums = grid.getRows(sums);
-  warp.numRows = grid.getNumRows();
-  warp.at = {slot, getRow(/*half=*/0)};
-  warp.column = warp.warpNumber = b.constant(0);
-  warp.areRowsRagged = warp.areColumnsRagged = false;
-  product.epilogue->emit(b, warp);
-}
-
-void SDDMMSumEmitter::addBlock(Value slot, Value position) {
-  Value inGroup = b.div(position, windows.blocks);
-  Value window = b.add(group.firstWindow, inGroup);
-  Value block = b.rem(position, windows.blocks);
-  auto [first, last] = shares.getOwners(group, inGroup);
-  SmallVector<Value> sums =
-      b.loop(first, b.add(last, 1), 1, b.zeros(grid.getNumSums()),
-             [&](Value owner, ValueRange sums) {
-               return addPartialSums(owner, window, block, sums);
-             });
-  if (product.epilogue)
-    emitEpilogue(slot, sums);
-  else
-    store(slot, sums);
-}
-
-void SDDMMSumEmitter::emit() {
-  Value line = b.block[0];
-  group = shares.getGroup(b.div(line, windows.lines));
-  Value start = b.load(view.ptr, line), end = b.load(view.ptr, b.add(line, 1));
-  int64_t passes = llvm::divideCeil(windows.length, blockWarps);
-  b.loop(b.constant(0), b.constant(passes), 1, {}, [&](Value pass, ValueRange) {
-    Value inLine = b.multiplyAdd(pass, blockWarps, b.warp);
-    Value position = b.add(start, inLine);
-    b.when(b.less(position, end), [&] {
-      addBlock(b.load(view.slot, position),
-               b.load(arrays[SDDMMPlan::Locations], ValueRange{line, inLine}));
-    });
-    return SmallVector<Value>();
-  });
-}
-
-LogicalResult WarpSDDMM::emit(OpBuilder &b, KernelBody &kernel,
-                              ValueRange scratch) {
-  const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
-  SmallVector<Value> memory(kernel.plans.at(op));
-  llvm::append_range(memory, scratch);
-  if (tile.shares == 1)
-    BlockBuilder::launch(
-        b, kernel.loc, {tile.grid, 1}, blockThreads, tile.getSharedBytes(shape),
-        [&](BlockBuilder &block) {
-          WarpSDDMMEmitter(*this, kernel, memory, block).emit();
-        });
-  else
-    emitClusterSDDMM(b, kernel, op, shape, tile, memory);
-  StoredRows values;
-  if (epilogue)
-    epilogue->begin(b, kernel, /*scratch=*/{});
-  else
-    values = createRows(b, kernel.loc, kernel.outputs.lookup(op.getValues()),
-                        {shape.pattern.getSlots(), shape.getBlockRows()},
-                        shape.getBlockCols());
+void bsr::gpu::emitWarpSDDMM(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
+                             const SDDMMShape &shape, const SDDMMTile &tile,
+                             ValueRange scratch) {
   BlockBuilder::launch(
-      b, kernel.loc, {windows.numLines, getSums().rows}, blockThreads,
-      /*sharedBytes=*/0, [&](BlockBuilder &block) {
-        SDDMMSumEmitter(*this, view, memory, values, block).emit();
+      b, kernel.loc, {tile.grid, 1}, blockThreads, tile.getSharedBytes(shape),
+      [&](BlockBuilder &block) {
+        WarpSDDMMEmitter(kernel, op, shape, tile, scratch, block).emit();
       });
-  return epilogue ? epilogue->end(b) : success();
 }

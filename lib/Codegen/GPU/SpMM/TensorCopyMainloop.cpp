@@ -3,6 +3,7 @@
 // How warps copy the chunks of a plan by boxes, for a cluster.
 
 #include "TensorCopyMainloop.h"
+#include "bsr/Codegen/GPU/Core/Mbarriers.h"
 #include "bsr/Codegen/GPU/Core/TensorCopies.h"
 
 using namespace mlir;

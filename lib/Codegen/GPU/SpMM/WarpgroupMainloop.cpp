@@ -11,6 +11,7 @@
 // Warpgroups multiply out of shared memory and keep their sums in registers.
 
 #include "WarpgroupMainloop.h"
+#include "bsr/Codegen/GPU/Core/Mbarriers.h"
 #include "bsr/Codegen/GPU/Core/WarpgroupMultiplier.h"
 
 using namespace mlir;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What warpgroups and thread block clusters do: mbarriers, and products of
-// matrices in shared memory.
+// Products of matrices in shared memory by the tensor cores of a warpgroup.
 
 #ifndef BSR_CODEGEN_GPU_CORE_WARPGROUPS_H
 #define BSR_CODEGEN_GPU_CORE_WARPGROUPS_H
@@ -14,32 +13,12 @@ namespace mlir::bsr::gpu {
 constexpr int64_t warpgroupThreads = 128;
 /// A product is of 64 rows and 16 columns of the left operand.
 constexpr int64_t warpgroupRows = 64, warpgroupDepth = 16;
-/// The address space of the shared memory of a cluster.
-constexpr unsigned clusterSpace = 7;
 /// Shared addresses that are swizzled alike lie so many bytes apart.
 constexpr int64_t swizzlePeriod = 1024;
 
 /// Where the first multiple of `swizzlePeriod` in shared memory lies, in bytes
 /// from its begin.
 Value getAlignedBegin(BlockBuilder &b);
-
-/// Makes the 8 bytes of shared memory at `barrier` an mbarrier: a phase ends
-/// after `arrivals` and the bytes that are expected.
-void initBarrier(BlockBuilder &b, Value barrier, int64_t arrivals);
-/// Lets copies and other thread blocks see the mbarriers of this thread
-/// once they have met it.
-void publishBarriers(BlockBuilder &b);
-/// Waits for all threads of the cluster.
-void waitForCluster(BlockBuilder &b);
-/// Arrives at an mbarrier of this thread block, whose phase is not to end
-/// before copies have brought `bytes`.
-void expectBytes(BlockBuilder &b, Value barrier, Value bytes);
-/// Waits until a phase of an mbarrier has ended: `parity` is 0 for the first,
-/// third ... one, 1 for the others.
-void waitForPhase(BlockBuilder &b, Value barrier, Value parity);
-/// Arrives at the mbarrier that lies where `barrier` does in block `rank` of
-/// the cluster.
-void arriveAt(BlockBuilder &b, Value barrier, Value rank);
 
 /// An operand of a product: rows of `width` bytes, swizzled, in shared memory.
 struct WarpgroupOperand {

@@ -2,7 +2,7 @@
 //
 // Dense products, as matrices whose rows and columns lie anywhere in memory.
 
-#include "DenseOperands.h"
+#include "DenseContraction.h"
 #include "bsr/Codegen/GPU/Core/Reshapes.h"
 #include "bsr/Codegen/GPU/Core/StridedView.h"
 #include "bsr/Codegen/GPU/Core/TensorCores.h"
@@ -14,8 +14,8 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::gpu;
 
-DenseOperands::Group
-DenseOperands::makeGroup(llvm::function_ref<bool(unsigned)> isIn) const {
+DenseContraction::Group
+DenseContraction::makeGroup(llvm::function_ref<bool(unsigned)> isIn) const {
   Group group;
   for (auto [loop, extent] : llvm::enumerate(extents))
     if (isIn(loop)) {
@@ -25,7 +25,7 @@ DenseOperands::makeGroup(llvm::function_ref<bool(unsigned)> isIn) const {
   return group;
 }
 
-bool DenseOperands::makeLast(Group &group, unsigned loop) {
+bool DenseContraction::makeLast(Group &group, unsigned loop) {
   auto *found = llvm::find(group.loops, loop);
   if (found == group.loops.end())
     return false;
@@ -33,7 +33,7 @@ bool DenseOperands::makeLast(Group &group, unsigned loop) {
   return true;
 }
 
-void DenseOperands::moveToBatch(Group &own, AffineMap map) {
+void DenseContraction::moveToBatch(Group &own, AffineMap map) {
   auto getDim = [&](unsigned loop) {
     return *map.getResultPosition(getAffineDimExpr(loop, map.getContext()));
   };
@@ -54,8 +54,8 @@ void DenseOperands::moveToBatch(Group &own, AffineMap map) {
   }
 }
 
-bool DenseOperands::setSide(Side &side, Value tensor, AffineMap map,
-                            Group &own) {
+bool DenseContraction::setSide(Side &side, Value tensor, AffineMap map,
+                               Group &own) {
   StridedView view = StridedView::get(tensor);
   if (!view.isCopied())
     return false;
@@ -74,10 +74,10 @@ bool DenseOperands::setSide(Side &side, Value tensor, AffineMap map,
   return copied.has_value();
 }
 
-bool DenseOperands::setResultOrder(AffineMap map) {
+bool DenseContraction::setResultOrder(AffineMap map) {
   for (unsigned dim = 0; dim != map.getNumResults();) {
-    const auto *group =
-        llvm::find_if(ArrayRef(resultGroups), [&](Group DenseOperands::*group) {
+    const auto *group = llvm::find_if(
+        ArrayRef(resultGroups), [&](Group DenseContraction::*group) {
           ArrayRef<unsigned> loops = (this->*group).loops;
           return !loops.empty() && loops.front() == map.getDimPosition(dim);
         });
@@ -128,7 +128,7 @@ static bool isZero(Value value) {
   return matchPattern(value, m_AnyZeroFloat());
 }
 
-std::optional<DenseOperands> DenseOperands::match(Operation *root) {
+std::optional<DenseContraction> DenseContraction::match(Operation *root) {
   if (auto op = dyn_cast<linalg::GenericOp>(root))
     return matchProduct(op);
   if (auto op = dyn_cast<BlockScoresOp>(root))
@@ -136,14 +136,15 @@ std::optional<DenseOperands> DenseOperands::match(Operation *root) {
   return std::nullopt;
 }
 
-std::optional<DenseOperands> DenseOperands::matchScores(BlockScoresOp op) {
+std::optional<DenseContraction>
+DenseContraction::matchScores(BlockScoresOp op) {
   auto rows = Activations::match(op.getA(), op.getFeatureDim());
   auto cols = Activations::match(op.getB(), op.getFeatureDim());
   Type type = op.getA().getType().getElementType();
   if (!rows || !cols || (!isMultiplied(type) && !type.isF32()) ||
       op.getB().getType().getElementType() != type)
     return std::nullopt;
-  DenseOperands operands;
+  DenseContraction operands;
   operands.norms = BlockNorms::match(op);
   if (!operands.norms)
     return std::nullopt;
@@ -169,11 +170,12 @@ std::optional<DenseOperands> DenseOperands::matchScores(BlockScoresOp op) {
   };
   operands.left = makeSide(op.getA(), *rows, Row);
   operands.right = makeSide(op.getB(), *cols, Col);
-  operands.resultOrder = {&DenseOperands::rows, &DenseOperands::cols};
+  operands.resultOrder = {&DenseContraction::rows, &DenseContraction::cols};
   return operands;
 }
 
-std::optional<DenseOperands> DenseOperands::matchProduct(linalg::GenericOp op) {
+std::optional<DenseContraction>
+DenseContraction::matchProduct(linalg::GenericOp op) {
   if (op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
       !hasProductBody(op) || !isZero(op.getDpsInits()[0]) ||
       !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) {
@@ -184,7 +186,7 @@ std::optional<DenseOperands> DenseOperands::matchProduct(linalg::GenericOp op) {
     return getElementTypeOrSelf(op->getOperand(operand).getType());
   };
   auto result = cast<RankedTensorType>(op.getResult(0).getType());
-  DenseOperands operands;
+  DenseContraction operands;
   operands.op = op;
   operands.type = getElement(0);
   if ((!isMultiplied(operands.type) && !operands.type.isF32()) ||
@@ -230,13 +232,14 @@ std::optional<DenseOperands> DenseOperands::matchProduct(linalg::GenericOp op) {
   return operands;
 }
 
-std::optional<ResultSpace> DenseOperands::getSpace(int64_t warpColumns) const {
+std::optional<ResultSpace>
+DenseContraction::getSpace(int64_t warpColumns) const {
   if (norms || !Epilogue::accepts(getType()) || rows.loops.empty())
     return std::nullopt;
   ResultSpace space{{}, 0, warpColumns};
   int64_t dim = 0;
   for (auto [number, group] : llvm::enumerate(resultOrder)) {
-    if (group == &DenseOperands::rows)
+    if (group == &DenseContraction::rows)
       space.row = number;
     int64_t end = dim + int64_t((this->*group).loops.size());
     space.dims.push_back(llvm::to_vector<2>(llvm::seq(dim, end)));

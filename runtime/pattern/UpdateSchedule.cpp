@@ -457,7 +457,3 @@ bsr_status bsr_updates_scored(const bsr_updates *updates, int64_t step,
       *scored++ = updates->scored(step, weight);
   });
 }
-
-int64_t bsr_density_blocks(double density, int64_t allBlocks) {
-  return std::max<int64_t>(1, std::llround(density * double(allBlocks)));
-}

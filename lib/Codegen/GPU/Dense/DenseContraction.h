@@ -2,8 +2,8 @@
 //
 // Dense products, as matrices whose rows and columns lie anywhere in memory.
 
-#ifndef BSR_LIB_CODEGEN_GPU_DENSE_DENSEOPERANDS_H
-#define BSR_LIB_CODEGEN_GPU_DENSE_DENSEOPERANDS_H
+#ifndef BSR_LIB_CODEGEN_GPU_DENSE_DENSECONTRACTION_H
+#define BSR_LIB_CODEGEN_GPU_DENSE_DENSECONTRACTION_H
 
 #include "BlockNorms.h"
 #include "bsr/Codegen/GPU/Epilogue/Product.h"
@@ -16,7 +16,7 @@ namespace mlir::bsr::gpu {
 /// in all batches, of elements of one type, f32 or of
 /// 16 bits, with sums in f32 that start from 0. Each group is of any number of
 /// loops, which lie anywhere in memory.
-struct DenseOperands {
+struct DenseContraction {
   /// Loops as one number, of which the last loop is the lowest digit.
   struct Group {
     SmallVector<unsigned> loops;
@@ -37,7 +37,7 @@ struct DenseOperands {
 
   /// The product that `root` is, if copies can read its operands: one whose
   /// sums are its result, or of which only `norms` of blocks are.
-  static std::optional<DenseOperands> match(Operation *root);
+  static std::optional<DenseContraction> match(Operation *root);
 
   /// The result, of whose columns a warp has some; none if its rows or columns
   /// are not those of an epilogue.
@@ -56,12 +56,12 @@ struct DenseOperands {
   SmallVector<int64_t> extents;
   Group batch, rows, cols, inner;
   /// The groups as the result has them, columns last.
-  SmallVector<Group DenseOperands::*> resultOrder;
+  SmallVector<Group DenseContraction::*> resultOrder;
   Side left, right;
 
 private:
-  static std::optional<DenseOperands> matchProduct(linalg::GenericOp op);
-  static std::optional<DenseOperands> matchScores(BlockScoresOp op);
+  static std::optional<DenseContraction> matchProduct(linalg::GenericOp op);
+  static std::optional<DenseContraction> matchScores(BlockScoresOp op);
   Group makeGroup(llvm::function_ref<bool(unsigned)> isIn) const;
   /// Makes `loop` the lowest digit of `group`; false if it is not in there.
   static bool makeLast(Group &group, unsigned loop);
@@ -74,10 +74,11 @@ private:
   /// Finds the groups in the dimensions of the result, each of them as one run;
   /// false if they are not.
   bool setResultOrder(AffineMap map);
-  static constexpr Group DenseOperands::*resultGroups[] = {
-      &DenseOperands::batch, &DenseOperands::rows, &DenseOperands::cols};
+  static constexpr Group DenseContraction::*resultGroups[] = {
+      &DenseContraction::batch, &DenseContraction::rows,
+      &DenseContraction::cols};
 };
 
 } // namespace mlir::bsr::gpu
 
-#endif // BSR_LIB_CODEGEN_GPU_DENSE_DENSEOPERANDS_H
+#endif // BSR_LIB_CODEGEN_GPU_DENSE_DENSECONTRACTION_H
