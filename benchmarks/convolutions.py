@@ -113,7 +113,7 @@ def measure_network(options):
     names, calls = ["PyTorch"], []
     model, optimizer = network()
     calls.append(lambda: float(resnet.train_step(model, optimizer, batch)))
-    for block in [0, *BLOCKS]:
+    for block in map(int, options.blocks.split(",")):
         own, own_optimizer = network()
         export = sparse_opt.torch.export(resnet.train_step, own, own_optimizer, batch)
         marks = [resnet.mark(f"{block}x{block}", options.density)] if block else []
@@ -142,6 +142,7 @@ def main():
     parser.add_argument("--density", type=float, default=0.1)
     parser.add_argument("--filter", default="", help="of layers like 256x256/3x3/14, or 256x256/3x3/2/28 with a stride")
     parser.add_argument("--network", choices=["resnet18", "resnet50"])
+    parser.add_argument("--blocks", default="0,16,1", help="of the network's steps: 0 is a dense one")
     parser.add_argument("--size", type=int, default=224, help="height and width of the network's images")
     options = parser.parse_args()
     harness.set_threads(options.threads)

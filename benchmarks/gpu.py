@@ -61,7 +61,7 @@ class Timer(ctypes.Structure):
     """bsr_timer_info."""
 
     _fields_ = [("kernel", ctypes.c_char_p), ("kind", ctypes.c_char_p), ("operands", ctypes.c_char_p)] + [
-        (name, ctypes.c_int64) for name in ("flops", "bytes", "launches", "nanoseconds")]
+        (name, ctypes.c_int64) for name in ("flops", "bytes", "items", "launches", "nanoseconds")]
 
 
 def read_timers(step):

@@ -95,6 +95,26 @@ TEST_F(IterationsTest, PartsThatFillTheirStepAreApart) {
   EXPECT_FALSE(isStoreApart("%c9", at));
 }
 
+TEST_F(IterationsTest, ALoopWithinAPartIsApart) {
+  auto isPartApart = [&](StringRef low, StringRef end) {
+    return areApart(("%a = memref.load %slot[%i] : memref<9xi32>\n"
+                     "%n = arith.index_cast %a : i32 to index\n"
+                     "%end = arith.addi %i8, " +
+                     end + " : index\n%low = " + low +
+                     " : index\n%high = arith.minui %end, %n : index\n"
+                     "scf.for %at = %low to %high step %c1 {\n"
+                     "memref.store %v, %m[%at] : memref<64xf32>\n}")
+                        .str(),
+                    /*hasPattern=*/false);
+  };
+  EXPECT_TRUE(isPartApart("arith.maxui %i8, %n", "%c8"));
+  EXPECT_TRUE(isPartApart("arith.maxui %n, %i8", "%c8"));
+  EXPECT_FALSE(isPartApart("arith.maxui %i8, %n", "%c9"));
+  // Nothing keeps it from beginning before the part.
+  EXPECT_FALSE(isPartApart("arith.addi %n, %c0", "%c8"));
+  EXPECT_FALSE(isPartApart("arith.minui %i8, %n", "%c8"));
+}
+
 TEST_F(IterationsTest, AnIndexWithoutTheIterationIsNot) {
   EXPECT_FALSE(isStoreApart("%c8", "%at = arith.addi %j, %c1 : index"));
 }

@@ -88,6 +88,15 @@ static memref::LoadOp getLoad(Value bound) {
   return bound.getDefiningOp<memref::LoadOp>();
 }
 
+/// What `low` is, or of the larger of two numbers one that is known.
+Sum Iterations::getLeast(Value low) {
+  auto most = low.getDefiningOp<arith::MaxUIOp>();
+  if (!most)
+    return get(low);
+  Sum least = getLeast(most.getLhs());
+  return least.isKnown ? least : getLeast(most.getRhs());
+}
+
 /// How far `high` is above `low`, at the most.
 std::optional<int64_t> Iterations::getLength(const Sum &low, Value high) {
   if (auto least = high.getDefiningOp<arith::MinUIOp>()) {
@@ -174,7 +183,7 @@ Sum Iterations::getVariable(scf::ForOp inner) {
     return {};
   }
   Value lower = inner.getLowerBound(), upper = inner.getUpperBound();
-  Sum low = get(lower);
+  Sum low = getLeast(lower);
   if (std::optional<int64_t> length = getLength(low, upper)) {
     int64_t step = getConstantIntValue(inner.getStep()).value_or(1);
     int64_t most = std::max<int64_t>(*length - 1, 0) / step * step;

@@ -26,7 +26,8 @@ static int64_t getBodyCost(linalg::GenericOp op) {
   for (Operation &inner : op.getBody()->without_terminator()) {
     if (isa<math::SqrtOp, math::RsqrtOp, arith::DivFOp>(inner))
       cost += 4;
-    else if (isa<math::MathDialect>(inner.getDialect()))
+    else if (isa<math::MathDialect>(inner.getDialect()) ||
+             isa<tensor::ExtractOp>(inner))
       cost += 12;
     else if (!isa<arith::ConstantOp, linalg::IndexOp>(inner))
       ++cost;

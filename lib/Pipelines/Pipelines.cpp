@@ -369,6 +369,7 @@ void bsr::buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options) {
   const std::string &target = options.step.target;
   addStep(pm, options.step, target.empty() ? "#bsr.gpu" : target,
           /*isHostApart=*/true);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRGatherLaunches());
   addKernels(pm);
   addBufferization(pm);
   addLaunches(pm);

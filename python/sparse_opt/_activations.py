@@ -145,12 +145,15 @@ def _generic(
         found = body.converted(compute(body, *widened), "arith.truncf", element)
     else:
         found = compute(body, *operands)
-    maps = ", ".join(["affine_map<(t, n) -> (t, n)>"] * (len(inputs) + 1))
+    rank = type.count("x")
+    dims = ", ".join(f"d{d}" for d in range(rank))
+    maps = ", ".join([f"affine_map<({dims}) -> ({dims})>"] * (len(inputs) + 1))
+    kinds = ", ".join(['"parallel"'] * rank)
     block = ", ".join(f"{operand}: {element}" for operand in [*operands, "%o"])
     lines = "\n    ".join(body.lines)
     return f"""{result}_out = tensor.empty() : {type}
   {result} = linalg.generic {{indexing_maps = [{maps}],
-      iterator_types = ["parallel", "parallel"]}}
+      iterator_types = [{kinds}]}}
       ins({', '.join(inputs)} : {', '.join([type] * len(inputs))}) outs({result}_out : {type}) {{
   ^bb0({block}):
     {lines}

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sparse_opt import _compiler, _library, _products, _runtime, cache
+from sparse_opt import _compiler, _library, _product_text, _products, _runtime, cache
 from sparse_opt._errors import StepError
 from sparse_opt._products import Matrix, Wanted
 
@@ -99,7 +99,7 @@ class _Kernel:
         with self._lock:
             if self.functions[index] is not None:
                 return
-            text = _products.text_of(
+            text = _product_text.text_of(
                 self._matrix, self.sizes[index], self._wanted, always_weight=True
             )
             options = [f"--target={self._target}"]

@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from sparse_opt import _activations, _compiler, _given, _library, _progress, _tools, cache
+from sparse_opt import _compiler, _given, _library, _product_text, _progress, _tools, cache
 from sparse_opt._errors import StepError
+from sparse_opt._product_text import Operands
 
 # Tokens of a call, the most first.
 _SIZES = (256, 64, 8)
@@ -76,6 +77,15 @@ class Matrix:
         factors = np.ones(self.slots)
         factors[is_stored] = np.sqrt(self.grid[1] / counts[rows[is_stored]])
         return factors
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The numbers of tokens that kernels are compiled for."""
+        return _SIZES
+
+    def operands(self, tokens: int) -> Operands:
+        """Returns how a program of so many tokens has activations."""
+        return Operands(self, tokens)
 
     def row_bytes(self, name: str) -> int:
         """How many bytes a token has in x, y and the like; 0 of what has none for each."""
@@ -222,105 +232,6 @@ class Wanted:
         """Returns in words what tells kernels of a matrix apart."""
         parts = [name for name in ("y", "z", "dx", "dw", "bias") if getattr(self, name)]
         return " ".join([*parts, *filter(None, (self.scores, self.activation))])
-
-
-def text_of(
-    matrix: Matrix, tokens: int, wanted: Wanted, always_weight: bool = False
-) -> str:
-    """Returns the program of a kernel for so many tokens, one of a pattern with its weight
-    always if the runtime is to load it as a step."""
-    kind = matrix.type
-    pattern = (
-        f"!bsr.pattern<{matrix.rows}x{matrix.cols}, block ="
-        f" {matrix.block_rows}x{matrix.block_cols}, slots = {matrix.slots}>"
-    )
-    x, y = f"tensor<{tokens}x{matrix.cols}x{kind}>", f"tensor<{tokens}x{matrix.rows}x{kind}>"
-    shape = f"tensor<{matrix.slots}x{matrix.block_rows}x{matrix.block_cols}x"
-    # Sums of gradients go over calls.
-    total = "f64" if kind == "f64" else "f32"
-    w, dw, db = f"{shape}{kind}>", f"{shape}{total}>", f"tensor<{matrix.rows}x{total}>"
-    arguments = []
-    if not wanted.scores:
-        arguments.append(f'%p: {pattern} {{bsr.name = "w", bsr.role = "pattern"}}')
-    results: list[tuple[str, str, str]] = []  # value, type, name
-    body = []
-
-    def argument(name: str, type: str, extra: str = "") -> None:
-        arguments.append(f'%{name}: {type} {{bsr.name = "{name}"{extra}}}')
-
-    def carried(name: str, type: str, value: str, extra: str = "") -> None:
-        argument(name, type, f"{extra}, bsr.result = {len(results)} : i64")
-        results.append((value, type, name))
-
-    of_pattern = ", bsr.pattern = 0 : i64"
-    if wanted.y or wanted.dx or (always_weight and wanted.dw):
-        argument("w", w, of_pattern)
-    if wanted.y or wanted.dw or wanted.scores:
-        argument("x", x)
-    if wanted.dx or wanted.dw or wanted.scores:
-        argument("dy", y)
-    if wanted.y:
-        bias = b = ""
-        if wanted.bias:
-            # Sums begin with it: they are rounded once.
-            bias, b = " bias %b", f", tensor<{matrix.rows}x{kind}>"
-            argument("b", f"tensor<{matrix.rows}x{kind}>")
-        body.append(
-            f"%z = bsr.spmm %p, %w, %x{bias} transpose feature_dim = 1 :"
-            f" {pattern}, {w}, {x}{b} -> {y}"
-        )
-        value = z = "%z"
-        if wanted.activation:
-            value = "%y"
-            body.append(_activations.value(wanted.activation, value, z, y, kind))
-        results.append((value, y, "y"))
-        if wanted.z:
-            results.append((z, y, "z"))
-    dy = "%dy"
-    if wanted.activation and not wanted.y:
-        argument("z", y)
-        dy = "%dz"
-        body.append(_activations.gradient(wanted.activation, dy, "%z", "%dy", y, kind))
-    if wanted.dx:
-        body.append(f"%dx = bsr.spmm %p, %w, {dy} feature_dim = 1 : {pattern}, {w}, {y} -> {x}")
-        results.append(("%dx", x, "dx"))
-    if wanted.dw:
-        carried("dw", dw, "%dw_sum", of_pattern)
-        body.append(
-            f"%g = bsr.sddmm %p, {dy}, %x feature_dim = 1 : {pattern}, {y}, {x} -> {dw}\n"
-            f"  %dw_sum = linalg.add ins(%dw, %g : {dw}, {dw}) outs(%g : {dw}) -> {dw}"
-        )
-        if wanted.bias:
-            carried("db", db, "%db_sum")
-            body.append(_sum_tokens(dy, y, db, kind, total))
-    if wanted.scores:
-        grid = f"tensor<{matrix.grid[0]}x{matrix.grid[1]}xf32>"
-        body.append(
-            f"%s = bsr.block_scores {wanted.scores} %dy, %x feature_dim = 1 : {y}, {x} -> {grid}"
-        )
-        results.append(("%s", grid, "scores"))
-    types = ", ".join(type for _, type, _ in results)
-    named = ", ".join(f'{type} {{bsr.name = "{name}"}}' for _, type, name in results)
-    lines = "\n  ".join(body)
-    return (
-        f"func.func @step({', '.join(arguments)}) -> ({named}) {{\n  {lines}\n"
-        f"  return {', '.join(value for value, _, _ in results)} : {types}\n}}\n"
-    )
-
-
-_MAPS = "affine_map<(t, n) -> (t, n)>", "affine_map<(t, n) -> (n)>"
-
-
-def _sum_tokens(dy: str, y: str, db: str, kind: str, total: str) -> str:
-    value, widened = "%0", ""
-    if kind != total:
-        value, widened = "%2", f"%2 = arith.extf %0 : {kind} to {total}\n    "
-    return f"""%db_sum = linalg.generic {{indexing_maps = [{_MAPS[0]}, {_MAPS[1]}],
-      iterator_types = ["reduction", "parallel"]}} ins({dy} : {y}) outs(%db : {db}) {{
-  ^bb0(%0: {kind}, %1: {total}):
-    {widened}%3 = arith.addf %1, {value} : {total}
-    linalg.yield %3 : {total}
-  }} -> {db}"""
 
 
 @dataclass(frozen=True)
@@ -491,7 +402,7 @@ class _Kernel:
             compiled.append(path)
             _compiler.run(text, path, [], options)
 
-        text = text_of(self._matrix, function.rows, self._wanted)
+        text = _product_text.text_of(self._matrix, function.rows, self._wanted)
         options = ["-O3", *([f"--openmp={self._library}"] if self._library else [])]
         path = cache.library(text, options, make)
         loaded = ctypes.CDLL(str(path))
@@ -547,9 +458,9 @@ def describe(
 
 @functools.cache
 def _kernel(
-    matrix: Matrix, wanted: Wanted, library: str, sizes: tuple[int, ...] = _SIZES
+    matrix: Matrix, wanted: Wanted, library: str, sizes: tuple[int, ...] = ()
 ) -> _Kernel:
-    return _Kernel(matrix, wanted, library, sizes)
+    return _Kernel(matrix, wanted, library, sizes or matrix.sizes)
 
 
 def scores(

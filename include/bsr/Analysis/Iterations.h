@@ -105,6 +105,7 @@ private:
   Sum getPosition(arith::MinUIOp op);
   Sum getSlot(memref::LoadOp op);
   bool isInLine(memref::LoadOp op, const Sum &position, unsigned start);
+  Sum getLeast(Value low);
   std::optional<int64_t> getLength(const Sum &low, Value high);
   std::optional<Sum> findStep(Value low, Value high);
   bool isInvariant(Value value);

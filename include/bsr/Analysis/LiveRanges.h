@@ -5,10 +5,13 @@
 #ifndef BSR_ANALYSIS_LIVERANGES_H
 #define BSR_ANALYSIS_LIVERANGES_H
 
-#include "mlir/Support/LLVM.h"
+#include "mlir/IR/Value.h"
 #include "llvm/ADT/ArrayRef.h"
 
 namespace mlir::bsr {
+
+/// The bytes of a tensor of static shape; 0 for everything else.
+int64_t getTensorBytes(Value value);
 
 /// Bytes that are live from one position to another, both included.
 struct LiveRange {

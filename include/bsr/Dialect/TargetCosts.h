@@ -21,6 +21,9 @@ struct TargetCosts {
   /// A value is computed again, instead of lying in memory, if what lies there
   /// longer for it has at most so many eighths of its bytes.
   int64_t extendedEighths = 1;
+  /// Bytes that memory moves while a launch starts. What takes a launch of its
+  /// own and moves no more is not computed again, and waits for others alike.
+  int64_t launchBytes = 0;
   /// Outputs of one nest, beyond which streams from memory get in each other's
   /// way, and roots of a chain of nests.
   unsigned maxOutputs = 1, maxRoots = 1;

@@ -5,6 +5,7 @@
 #include "ChainNests.h"
 #include "LaneSums.h"
 #include "SingleSpMM.h"
+#include "SparseKernels.h"
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -113,8 +114,10 @@ private:
   void storeSquare(ArrayRef<Value> rows, Value output, ArrayRef<Index> place);
   std::pair<Item, SmallVector<Index>> getSums(ArrayRef<Index> place,
                                               Index piece) const;
+  void prefetchRows(const Nest &nest, const Item &item, ArrayRef<Index> rows);
   void emitNest(const Nest &nest, const Item &item);
   void emitItem(const Item &item);
+  SmallVector<Stream> getStreams(SpMMOp product) const;
   void emitProduct(const PatternViews &patterns);
   void emitTotals(const Nest &nest);
 
@@ -126,6 +129,8 @@ private:
   /// The scratch memory of each total, and that of the product.
   DenseMap<Value, Value> parts;
   ValueRange scratch;
+  /// What this work item has prefetched.
+  llvm::SmallDenseSet<Value> prefetched;
 };
 } // namespace
 
@@ -195,6 +200,21 @@ SmallVector<Value> ChainEmitter::emitRow(const Nest &nest, const Item &item,
   return next;
 }
 
+/// Prefetches the rows that come 1 KiB later of what no nest before reads.
+void ChainEmitter::prefetchRows(const Nest &nest, const Item &item,
+                                ArrayRef<Index> rows) {
+  if (rows.empty() || lanes < 0)
+    return;
+  int64_t ahead = std::max<int64_t>(1, prefetchedBytes / 4 / e.width);
+  for (const Root *root : nest.roots)
+    e.prefetchInputs(
+        root->op, getPoint(*root, item, rows),
+        [&](Index index) {
+          return index == rows.back() ? index.plus(ahead) : index;
+        },
+        prefetched);
+}
+
 void ChainEmitter::emitNest(const Nest &nest, const Item &item) {
   SmallVector<OpResult> sums;
   SmallVector<SmallVector<Index>> places;
@@ -209,7 +229,13 @@ void ChainEmitter::emitNest(const Nest &nest, const Item &item) {
     }
   }
 
+  Block *block = e.b.getInsertionBlock();
   auto step = [&](ArrayRef<Index> rows, ValueRange accumulators) {
+    Operation *inner = e.b.getInsertionBlock()->getParentOp();
+    if (Operation *loop = block->findAncestorOpInBlock(*inner))
+      for (const Root *root : nest.roots)
+        e.readBefore(loop, root->op, getPoint(*root, item, rows));
+    prefetchRows(nest, item, rows);
     return emitRow(nest, item, rows, accumulators);
   };
   if (lanes >= 0 || nest.extents.empty())
@@ -272,6 +298,7 @@ void ChainEmitter::emitTotals(const Nest &nest) {
 }
 
 void ChainEmitter::emitItem(const Item &item) {
+  prefetched.clear();
   for (const Nest &nest : nests)
     emitNest(nest, item);
   // Every piece of the work starts without buffers of what it makes.
@@ -348,6 +375,24 @@ void ChainEmitter::prefetchSquares(ArrayRef<Index> place, int64_t features) {
     }
 }
 
+/// The operands and results of the epilogue of `product` that have an element
+/// for each of the product's: what is read there, as a rule, and else what a
+/// prefetch costs nothing.
+SmallVector<Stream> ChainEmitter::getStreams(SpMMOp product) const {
+  SmallVector<Stream> streams;
+  Type type = product.getY().getType();
+  for (Value operand : product->getBlock()->getArguments())
+    if (operand.getType() == type && operand != product.getX())
+      streams.push_back({e.getBuffer(operand), /*isWritten=*/false});
+  for (const Root *root : nests.front().roots)
+    for (OpResult result : root->op->getResults())
+      if (Value output = outputs.lookup(result);
+          output && result.getType() == type && !chain.isTransposed(*root) &&
+          output != outputs.lookup(product.getY()))
+        streams.push_back({output, /*isWritten=*/true});
+  return streams;
+}
+
 /// Emits the product, and the roots as its epilogue.
 void ChainEmitter::emitProduct(const PatternViews &patterns) {
   Value product = chain.getProduct(), buffer = outputs.lookup(product);
@@ -375,7 +420,7 @@ void ChainEmitter::emitProduct(const PatternViews &patterns) {
   if (spmm && !scratch.empty())
     emitOrderedSpMM(e, spmm, buffer, patterns, scratch, epilogue);
   else if (spmm)
-    emitSpMM(e, spmm, buffer, patterns, epilogue);
+    emitSpMM(e, spmm, buffer, patterns, epilogue, {}, getStreams(spmm));
   else
     emitContraction(e, cast<linalg::GenericOp>(op), outputs, epilogue);
 }

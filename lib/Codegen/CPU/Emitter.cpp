@@ -75,3 +75,44 @@ void Emitter::prefetchMemory(Value memref, ArrayRef<Index> at, int64_t count,
                                /*localityHint=*/3, /*isDataCache=*/true);
   }
 }
+
+void Emitter::prefetchInputs(linalg::GenericOp op, ArrayRef<Index> loops,
+                             Shift shift, llvm::SmallDenseSet<Value> &done) {
+  // An instruction for each vector is little only where one is a line.
+  if (target.lanes * 4 < lineBytes || width < target.lanes)
+    return;
+  for (OpOperand *operand : op.getDpsInputOperands()) {
+    Value input = operand->get();
+    SmallVector<Index> at = applyMap(op.getMatchingIndexingMap(operand), loops);
+    while (!getBuffer(input)) {
+      Operation *view = input.getDefiningOp();
+      if (!isa_and_nonnull<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                           tensor::CollapseShapeOp>(view))
+        break;
+      std::optional<SmallVector<Index>> source = getSource(view, at);
+      if (!source)
+        break;
+      input = view->getOperand(0);
+      at = *source;
+    }
+    Value memref = getBuffer(input);
+    if (!memref) {
+      auto producer = input.getDefiningOp<linalg::GenericOp>();
+      if (producer && producer.getNumReductionLoops() == 0)
+        prefetchInputs(
+            producer,
+            getLoops(producer, cast<OpResult>(input).getResultNumber(), at),
+            shift, done);
+      continue;
+    }
+    auto type = cast<MemRefType>(memref.getType());
+    if (at.empty() || !at.back().lanes || !isa<BlockArgument>(input) ||
+        !type.getElementType().isIntOrFloat() ||
+        type.getNumElements() * type.getElementTypeBitWidth() / 8 <
+            target.secondCache / 4)
+      continue;
+    SmallVector<Index> later = llvm::map_to_vector(at, shift);
+    if (later != at && done.insert(input).second)
+      prefetchMemory(memref, later, width, /*isWrite=*/false);
+  }
+}

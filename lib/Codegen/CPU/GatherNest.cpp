@@ -5,6 +5,7 @@
 #include "GatherNest.h"
 #include "PairProducts.h"
 #include "SplitLanes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -13,8 +14,7 @@ using namespace mlir::bsr::cpu;
 /// How many bytes of rows lie between those that are prefetched and those that
 /// are read, and how many blocks at most, or rows if these are more: measured
 /// on Zen 5, where rows come from the third-level cache.
-static constexpr int64_t prefetchedBytes = 8192, maxAhead = 4,
-                         maxRowsAhead = 16;
+static constexpr int64_t aheadBytes = 8192, maxAhead = 4, maxRowsAhead = 16;
 /// Bytes of the next panel's rows that a line prefetches, at most: of more
 /// prefetches at once, most wait for a buffer of the first-level cache.
 static constexpr int64_t maxShareBytes = 4096;
@@ -62,7 +62,7 @@ GatherNest::GatherNest(SpMMOp op, CPUTarget target,
     tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
   }
   ahead = given.ahead.value_or(std::clamp<int64_t>(
-      prefetchedBytes / rows, 1,
+      aheadBytes / rows, 1,
       std::max(maxAhead, maxRowsAhead * (halves ? 2 : 1) / inBlock)));
   prefetches =
       given.ahead ? ahead != 0 : inBlock * outBlock >= (inBlock == 1 ? 8 : 16);
@@ -78,4 +78,31 @@ GatherNest::GatherNest(SpMMOp op, CPUTarget target,
   // The rows of a k-block are read when its first tile converts them.
   if (isRowWidened && !given.ahead)
     ahead = std::max(ahead, blocks);
+}
+
+SmallVector<std::pair<Index, Index>>
+GatherNest::getStreamed(Emitter &e, Index tile, Index step) const {
+  int64_t others = -1;
+  for (const Tiles &group : tiles)
+    others += group.count;
+  int64_t perLine = 8 * lineBytes / outType.getIntOrFloatBitWidth();
+  int64_t perRow = llvm::divideCeil(panel, perLine), all = outBlock * perRow;
+  int64_t share = llvm::divideCeil(all, others);
+  int64_t steps =
+      std::max<int64_t>(1, pattern.getSlots() * (inBlock / unroll) / lines);
+  int64_t count = llvm::divideCeil(share, steps);
+  Value first =
+      e.materialize(e.multiplyAdd(tile.plus(-1), share, Index::constant(0)));
+  SmallVector<std::pair<Index, Index>> places;
+  for (int64_t i : llvm::seq(count)) {
+    Value number = arith::MinUIOp::create(
+        e.b, e.loc,
+        e.materialize(e.multiplyAdd(step, count, Index::constant(i))),
+        e.constant(share - 1));
+    number = arith::AddIOp::create(e.b, e.loc, first, number);
+    number = arith::MinUIOp::create(e.b, e.loc, number, e.constant(all - 1));
+    auto [row, within] = e.split(Index::of(number), perRow);
+    places.push_back({row, e.multiplyAdd(within, perLine, Index::constant(0))});
+  }
+  return places;
 }

@@ -18,6 +18,13 @@ struct GatherNest {
   GatherNest(SpMMOp op, CPUTarget target, const ProductSchedule &given,
              bool isInMemory, bool hasCopy);
 
+  /// The first elements, in the line, of the cache lines of a stream that tile
+  /// number `tile` prefetches in its step number `step`. The first tile has
+  /// rows to prefetch; each of the others has equally many, as many in each
+  /// step as there must be where lines have equally many blocks.
+  SmallVector<std::pair<Index, Index>> getStreamed(Emitter &e, Index tile,
+                                                   Index step) const;
+
   PatternType pattern;
   View walked;
   int64_t lines;

@@ -5,6 +5,7 @@
 
 #include "GroupedTiles.h"
 #include "InnerProducts.h"
+#include "bsr/Analysis/Windows.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 #include <numeric>
@@ -21,6 +22,8 @@ static constexpr int64_t maxGroups = 4, minLanes = 4;
 /// computed where it is read is computed in whole vectors.
 static bool isInMemory(Value tensor) {
   while (Operation *op = tensor.getDefiningOp()) {
+    if (areReadInLine(op))
+      return true;
     if (!isa<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
              tensor::CollapseShapeOp>(op))
       return false;
@@ -40,7 +43,7 @@ std::optional<GroupedTiles> GroupedTiles::find(SDDMMOp op, View view,
   int64_t groups = maxGroups;
   while (groups > 1 && held % (vectors * groups) != 0)
     groups /= 2;
-  int64_t part = target.lanes / groups;
+  int64_t groupTokens = target.lanes / groups;
   Activations activations(op.getA().getType().getShape(), op.getFeatureDim());
   bool isF32 = llvm::all_of(
       TypeRange{op.getA().getType(), op.getB().getType(),
@@ -60,13 +63,14 @@ std::optional<GroupedTiles> GroupedTiles::find(SDDMMOp op, View view,
     return std::nullopt;
   if (alongRows) {
     // Lanes that are added up are columns, and vectors of the strip.
-    if (other % CPUTarget::dotCols != 0 || part > vectors * CPUTarget::dotCols)
+    if (other % CPUTarget::dotCols != 0 ||
+        groupTokens > vectors * CPUTarget::dotCols)
       return std::nullopt;
     tiles.streamed = tileWithRemainder(other, CPUTarget::dotCols);
     return tiles;
   }
   // Rows whose lanes are added up together.
-  int64_t rows = part / vectors, limit = target.dotRows();
+  int64_t rows = groupTokens / vectors, limit = target.dotRows();
   if (rows > limit)
     return std::nullopt;
   if (other % rows == 0 && other > 1) {

@@ -92,17 +92,17 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
                      ? e.load(strip, {place, number})
                      : read(stationary, e.multiplyAdd(place, 1, firstFeature));
         };
-        int64_t part = 0;
-        auto getPart = [&](Value x) -> Value {
+        int64_t half = 0;
+        auto getHalf = [&](Value x) -> Value {
           return isSplit ? vector::ExtractStridedSliceOp::create(
-                               e.b, e.loc, x, part * size / 2, size / 2, 1)
+                               e.b, e.loc, x, half * size / 2, size / 2, 1)
                          : x;
         };
         auto add = [&](int64_t i, int64_t j, Value x, Value y) {
           int64_t entry = isTransposed ? j * numRows + i : i * cols + j;
           Value &sum = next[entry * spread + step % spread];
           sum = usesPairs ? addNeighbours(e, x, y, sum)
-                          : multiplyAdd(e, getPart(x), getPart(y), sum);
+                          : multiplyAdd(e, getHalf(x), getHalf(y), sum);
         };
         // The shorter side stays in registers.
         SmallVector<Value> factors;
@@ -112,7 +112,7 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
         else
           for (int64_t j = 0; j != cols; ++j)
             factors.push_back(readHeld(col.plus(j)));
-        for (; part != (isSplit ? 2 : 1); ++part) {
+        for (; half != (isSplit ? 2 : 1); ++half) {
           if (numRows <= cols)
             for (int64_t j = 0; j != cols; ++j) {
               Value factor = readHeld(col.plus(j));
@@ -146,13 +146,13 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
       merged.push_back(sum);
     }
     for (int64_t first = 0; first != numSums; first += group) {
-      Value part = e.sumLanes(ArrayRef(merged).slice(first, group));
+      Value sum = e.sumLanes(ArrayRef(merged).slice(first, group));
       if (!run.base) {
-        totals.push_back(part);
+        totals.push_back(sum);
         continue;
       }
       Value &total = totals[first / group];
-      total = arith::AddFOp::create(e.b, e.loc, total, part);
+      total = arith::AddFOp::create(e.b, e.loc, total, sum);
     }
   }
   return totals;
@@ -165,9 +165,9 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
 void InnerProducts::allocateGroups(int64_t tiles, bool areTransposed) {
   strip = e.allocate({features * tokens.size()}, sumType);
   groups = features / stripVectors;
-  part = e.target.lanes / groups;
+  groupTokens = e.target.lanes / groups;
   isTransposed = areTransposed;
-  adjacent = isTransposed ? part / CPUTarget::dotCols : stripVectors;
+  adjacent = isTransposed ? groupTokens / CPUTarget::dotCols : stripVectors;
   share = std::max<int64_t>(1, features / tiles);
 }
 
@@ -194,8 +194,9 @@ void InnerProducts::startGroups(const Round &round) {
                                       asVector(at.lane, lanes))));
           }
           for (auto [number, row] : llvm::enumerate(e.transpose(rows)))
-            e.store(row, strip,
-                    getStripPlace(at.number.plus(number * part), vector));
+            e.store(
+                row, strip,
+                getStripPlace(at.number.plus(number * groupTokens), vector));
         }
         return SmallVector<Value>();
       });
@@ -213,7 +214,7 @@ SmallVector<Value> InnerProducts::multiplyGroups(const Round &round,
       getDivisor(size / lanes, std::max<int64_t>(1, stripVectors / groups));
   SmallVector<int64_t> copies;
   for (int64_t lane = 0; lane != lanes; ++lane)
-    copies.push_back(lane % part);
+    copies.push_back(lane % groupTokens);
   SmallVector<Index> next;
   for (int64_t i = 0; i != share; ++i) {
     Index number = e.multiplyAdd(tile, share, Index::constant(i));
@@ -221,10 +222,11 @@ SmallVector<Value> InnerProducts::multiplyGroups(const Round &round,
                                  firstFeature.plus(features)));
   }
   auto readRow = [&](const Tokens &at, Index row, Index lane) -> Value {
-    llvm::SaveAndRestore width(e.width, part);
-    Value value = e.read(
-        streamed, tokens.activations.at(at.leading, row, asVector(lane, part)));
-    if (part == lanes)
+    llvm::SaveAndRestore width(e.width, groupTokens);
+    Value value =
+        e.read(streamed, tokens.activations.at(at.leading, row,
+                                               asVector(lane, groupTokens)));
+    if (groupTokens == lanes)
       return value;
     return vector::ShuffleOp::create(e.b, e.loc, value, value, copies);
   };
@@ -238,7 +240,7 @@ SmallVector<Value> InnerProducts::multiplyGroups(const Round &round,
     for (Index feature : next)
       e.prefetch(stationary, tokens.activations.at(at.leading, feature, lane),
                  step);
-    for (int64_t first = 0; first != step; first += part) {
+    for (int64_t first = 0; first != step; first += groupTokens) {
       SmallVector<Value> factors;
       for (int64_t vector = 0; vector != stripVectors; ++vector)
         factors.push_back(
@@ -281,12 +283,12 @@ SmallVector<Value> InnerProducts::sumGroups(ArrayRef<Value> sums) {
   }
   // Of each group, several rows have their sums side by side.
   SmallVector<int64_t> order;
-  for (int64_t row = 0; row != part; row += stripVectors)
+  for (int64_t row = 0; row != groupTokens; row += stripVectors)
     for (int64_t group = 0; group != groups; ++group)
       for (int64_t vector = 0; vector != stripVectors; ++vector)
-        order.push_back(group * part + row + vector);
-  for (size_t first = 0; first != sums.size(); first += part) {
-    Value total = e.sumLanes(sums.slice(first, part), groups);
+        order.push_back(group * groupTokens + row + vector);
+  for (size_t first = 0; first != sums.size(); first += groupTokens) {
+    Value total = e.sumLanes(sums.slice(first, groupTokens), groups);
     totals.push_back(
         vector::ShuffleOp::create(e.b, e.loc, total, total, order));
   }

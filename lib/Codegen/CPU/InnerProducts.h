@@ -84,10 +84,10 @@ private:
   /// A vector of sums takes the even tokens of two, then the odd ones.
   bool isSplit;
   Value strip;
-  // Of a grouped strip: features of a vector, of how many tokens, and which.
-  // `adjacent` vectors have neighbours of each, so that their sums come in the
-  // order of the results.
-  int64_t groups = 0, part = 0, adjacent = 0;
+  // Of a grouped strip: features of a vector, of how many tokens each, and
+  // which. `adjacent` vectors have neighbours of each, so that their sums come
+  // in the order of the results.
+  int64_t groups = 0, groupTokens = 0, adjacent = 0;
   /// Features of the next strip that a tile prefetches.
   int64_t share = 0;
   bool isTransposed = false;

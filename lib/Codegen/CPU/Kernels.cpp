@@ -307,10 +307,17 @@ void cpu::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
         results.push_back({e.read(result, place), output, place});
       }
     };
+    llvm::SmallDenseSet<Value> prefetched;
     for (Operation *root : roots) {
       auto op = cast<linalg::GenericOp>(root);
       SmallVector<Index> point = getLoops(op, 0, at);
       if (!across) {
+        e.prefetchInputs(
+            op, point,
+            [](Index index) {
+              return index.lanes ? index.plus(prefetchedBytes / 4) : index;
+            },
+            prefetched);
         compute(op, point);
         continue;
       }

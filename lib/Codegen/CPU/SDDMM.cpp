@@ -5,6 +5,7 @@
 #include "GroupedTiles.h"
 #include "InnerProducts.h"
 #include "OuterProducts.h"
+#include "bsr/Analysis/Windows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -20,19 +21,33 @@ static constexpr int64_t maxStripFeatures = 8, maxSharedFeatures = 16;
 /// Bytes of a strip that holds all tokens, at most: it lies on the stack.
 static constexpr int64_t maxStripBytes = 1 << 20;
 
+/// True if the second operand has windows that are read where no more channels
+/// lie than the first one has features.
+static bool hasFewLines(SDDMMOp op) {
+  auto matrix = op.getB().getDefiningOp<tensor::CollapseShapeOp>();
+  Operation *windows = matrix ? matrix.getSrc().getDefiningOp() : nullptr;
+  return windows && areReadInLine(windows) &&
+         matrix.getSrcType().getDimSize(0) <=
+             op.getPattern().getType().getRows();
+}
+
 /// Outer products put columns of blocks in a strip. Of inner ones, the operand
 /// with fewer features is streamed again and again, line by line: it stays in
 /// the nearer cache. Of a block of one row or column that one is, since the
-/// other features serve all blocks of a line.
+/// other features serve all blocks of a line. Windows are streamed, too: a
+/// strip would have each element once for each place.
 View cpu::getWalkedView(SDDMMOp op, Walk walk, CPUTarget target) {
   PatternType pattern = op.getPattern().getType();
   if (isOfColumns(pattern))
     return View::Rows;
   bool isRow = pattern.getBlockRows() == 1 && pattern.getBlockCols() > 1;
-  return walk != Walk::Outer && !isRow &&
-                 pattern.getRows() > pattern.getCols() &&
-                 (!isWide(pattern) ||
-                  GroupedTiles::find(op, View::Rows, target))
+  if (walk == Walk::Outer || isRow)
+    return View::Columns;
+  bool isGrouped = GroupedTiles::find(op, View::Rows, target).has_value();
+  if (isWide(pattern) && isGrouped && hasFewLines(op))
+    return View::Rows;
+  return pattern.getRows() > pattern.getCols() &&
+                 (!isWide(pattern) || isGrouped)
              ? View::Rows
              : View::Columns;
 }

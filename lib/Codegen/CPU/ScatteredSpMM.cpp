@@ -164,10 +164,11 @@ void ScatterEmitter::emit() {
 
 void cpu::emitSpMM(Emitter &e, SpMMOp op, Value output,
                    const PatternViews &patterns, Epilogue epilogue,
-                   Value ordered) {
+                   Value ordered, ArrayRef<Stream> streams) {
   ProductSchedule schedule = getSchedule(op, e.target);
   if (schedule.walk == Walk::Scatter)
     ScatterEmitter(e, op, output, patterns, epilogue, ordered).emit();
   else
-    emitGatheredSpMM(e, op, output, patterns, schedule, epilogue, ordered);
+    emitGatheredSpMM(e, op, output, patterns, schedule, epilogue, ordered,
+                     streams);
 }

@@ -108,14 +108,15 @@ void SingleEmitter::emitLines(const Piece &piece, ArrayRef<Index> numbers,
   SmallVector<Value> sums;
   if (order.chunks > 1)
     prefetchChunk(piece, numbers.front(), numbers.size());
-  for (Index number : numbers) {
+  // The lines that follow are anywhere.
+  int64_t together = numbers.size();
+  Index next = Index::of(arith::MinUIOp::create(
+      e.b, e.loc, e.materialize(numbers.front().plus(together)),
+      e.constant(std::max<int64_t>(order.partLines - together, 0))));
+  for (auto [i, number] : llvm::enumerate(numbers)) {
     Index feature = order.getLine(e, piece, number);
     features.push_back(feature);
-    // The lines that follow are anywhere.
-    Value next = arith::MinUIOp::create(
-        e.b, e.loc, e.materialize(number.plus(numbers.size())),
-        e.constant(order.partLines - 1));
-    Index following = order.getLine(e, piece, Index::of(next));
+    Index following = order.getLine(e, piece, next.plus(i));
     for (Index lane : lanes) {
       e.prefetchMemory(output, getPlace(following, lane.scalar()), e.width,
                        /*isWrite=*/true);

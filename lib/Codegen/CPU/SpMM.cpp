@@ -230,6 +230,12 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   return e.loop(inBlock / unroll, outer, [&](Index step, ValueRange carried) {
     SmallVector<Value> sums(carried);
     Index from = e.multiplyAdd(step, unroll, Index::constant(0));
+    if (!tile.isFirst && !streams.empty() && e.width == panel && panels == 1)
+      prefetchStreams(
+          line, tile,
+          e.multiplyAdd(Index::of(arith::SubIOp::create(
+                            e.b, e.loc, e.materialize(number), low)),
+                        inBlock / unroll, step));
     if (tile.prefetches && (!wide || rows) && !ordered)
       e.prefetch(op.getValues(),
                  {nextSlot, Index::constant(0),
@@ -289,15 +295,15 @@ void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
 }
 
 void SpMMEmitter::forTiles(llvm::function_ref<void(const Tile &)> body) {
-  int64_t number = 0;
+  int64_t before = 0;
   for (const Tiles &group : tiles) {
     e.loop(group.count, {}, [&](Index tile, ValueRange) {
       body({e.multiplyAdd(tile, group.size, Index::constant(group.base)),
             group.size, prefetches && (rereads || group.base == 0),
-            group.base == 0, tile.plus(number)});
+            group.base == 0, e.multiplyAdd(tile, 1, Index::constant(before))});
       return SmallVector<Value>();
     });
-    number += group.count;
+    before += group.count;
   }
 }
 
@@ -467,6 +473,7 @@ void SpMMEmitter::emit() {
 void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
                            const PatternViews &patterns,
                            const ProductSchedule &schedule, Epilogue epilogue,
-                           Value ordered) {
-  SpMMEmitter(e, op, output, patterns, schedule, epilogue, ordered).emit();
+                           Value ordered, ArrayRef<Stream> streams) {
+  SpMMEmitter(e, op, output, patterns, schedule, epilogue, ordered, streams)
+      .emit();
 }

@@ -20,7 +20,8 @@ namespace mlir::bsr::cpu {
 class SpMMEmitter : GatherNest {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              const ProductSchedule &given, Epilogue epilogue, Value ordered)
+              const ProductSchedule &given, Epilogue epilogue, Value ordered,
+              ArrayRef<Stream> streams)
       : GatherNest(op, e.target, given, !!e.getBuffer(op.getValues()),
                    !!ordered),
         e(e), op(op), output(output),
@@ -29,7 +30,10 @@ public:
                      ? std::max<int64_t>(1, Epilogue::squareFeatures / outBlock)
                      : 1),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
-        windows(e, op.getX()), ordered(ordered) {}
+        windows(e, op.getX()), ordered(ordered),
+        streams(tiles.size() > 1 && !rereads && e.target.lanes >= 16
+                    ? streams
+                    : ArrayRef<Stream>()) {}
   void emit();
 
 private:
@@ -44,12 +48,13 @@ private:
     int64_t half = 0;
     Value low = {};
   };
-  /// Features of a line that a tile makes, from `first` on, and its number. The
-  /// first tile converts the rows of a k-block, for the others.
+  /// Features of a line that a tile makes, from `first` on. The first tile
+  /// converts the rows of a k-block, for the others.
   struct Tile {
     Index first;
     int64_t rows;
     bool prefetches, isFirst;
+    /// How many tiles come before it.
     Index number;
   };
 
@@ -89,6 +94,7 @@ private:
   void copy(Index slot, Index number);
   void pack(Index slot, Index number);
   void prefetchNext(const Line &line);
+  void prefetchStreams(const Line &line, const Tile &tile, Index step);
   void roundSums(const Line &line);
   void prefetchResults(const Line &line, const Tile &tile, Index block);
   void emitLines(const Line &group);
@@ -130,6 +136,7 @@ private:
   /// The values in the order of the view, [slots, rows, columns], if they are
   /// put there.
   Value ordered;
+  ArrayRef<Stream> streams;
   /// For 16-bit floats, a work item converts the values of a k-block,
   /// [blocks, entries], or packs them in pairs, once for all tiles, and keeps
   /// the sums of a line, [features, lanes], which it rounds once.

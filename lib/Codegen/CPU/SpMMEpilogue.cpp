@@ -10,6 +10,20 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bsr::cpu;
 
+/// The share of `step`, counted from the tile's first block on, of what the
+/// epilogue reads and writes of `line`.
+void SpMMEmitter::prefetchStreams(const Line &line, const Tile &tile,
+                                  Index step) {
+  for (auto [row, lane] : getStreamed(e, tile.number, step))
+    for (const Stream &stream : streams)
+      e.prefetchMemory(
+          stream.memref,
+          activations.at(line.leading,
+                         e.multiplyAdd(line.number, outBlock, row),
+                         e.multiplyAdd(lane, 1, line.lanes.front().scalar())),
+          1, stream.isWritten);
+}
+
 /// The share of a block, number `block` of the view, of the lines of memory
 /// that are written when the sums of all lines of a group are transposed. They
 /// are far, and as many at once as there are tokens would wait for each other.

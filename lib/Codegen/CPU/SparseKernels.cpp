@@ -131,15 +131,21 @@ static void emitSample(Emitter &e, SampleOp op, Value output,
   });
 }
 
-/// A work item is some features side by side.
+/// Rows are cleared first, each in one go; then a work item is some features
+/// side by side.
 static void emitVectorScatterAdd(Emitter &e, ScatterAddOp op, Value output) {
-  int64_t features = op.getRows().getType().getDimSize(1);
+  RankedTensorType rows = op.getRows().getType();
+  int64_t features = rows.getDimSize(1);
   int64_t chunk = std::min<int64_t>(2 * e.target.lanes,
                                     llvm::bit_floor<uint64_t>(features));
-  auto emitChunk = [&](Value low, int64_t extent) {
-    emitScatterAdd(e, op, output, [&](llvm::function_ref<void(Index)> body) {
-      e.forLanes(low, extent, chunk, body);
+  e.forall(rows.getDimSize(0), [&](ArrayRef<Index> row) {
+    emitClearedRow(e, op, output, row.front(), [&](auto body) {
+      e.forLanes(e.constant(0), features, chunk, body);
     });
+  });
+  auto emitChunk = [&](Value low, int64_t extent) {
+    emitAddedUpdates(e, op, output,
+                     [&](auto body) { e.forLanes(low, extent, chunk, body); });
   };
   e.forall(features / chunk, [&](ArrayRef<Index> item) {
     Index low = e.multiplyAdd(item.front(), chunk, Index::constant(0));

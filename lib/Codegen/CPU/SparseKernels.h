@@ -63,15 +63,22 @@ MemRefType getOrderedValues(SpMMOp op, CPUTarget target);
 /// walks: slices of them are work items.
 void emitOrderedValues(Emitter &e, SpMMOp op, const PatternView &view,
                        Value ordered);
+/// What the epilogue of a product reads or writes beside the sums, as these
+/// lie.
+struct Stream {
+  Value memref;
+  bool isWritten;
+};
 /// A product without a batch, and one that gathers as `schedule` says, or of
 /// one point of a batch. `ordered`: memory of `getOrderedValues`, if there is
-/// any.
+/// any. What gathers prefetches `streams`.
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              Epilogue epilogue = {}, Value ordered = {});
+              Epilogue epilogue = {}, Value ordered = {},
+              ArrayRef<Stream> streams = {});
 void emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
                       const PatternViews &patterns,
                       const ProductSchedule &schedule, Epilogue epilogue = {},
-                      Value ordered = {});
+                      Value ordered = {}, ArrayRef<Stream> streams = {});
 /// Blocks of one column: those of one row, in the transposed product.
 inline bool isOfColumns(PatternType pattern) {
   return pattern.getBlockCols() == 1 && pattern.getBlockRows() > 1;

@@ -5,7 +5,6 @@
 #include "WeightOrder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -21,10 +20,17 @@ static constexpr int64_t minTokens = 1024, minTiles = 16;
 /// Parts of the lines of a product that makes weights, at least, and bytes of
 /// the weights of a part, at most.
 static constexpr int64_t minParts = 16, maxPartBytes = 1 << 20;
+/// Rows that 16 bits tell apart.
+static constexpr int64_t maxRows = 1 << 16;
 /// Weights whose rows are loaded at once.
 static constexpr int64_t rowsTogether = 4;
 /// Weights of a line in a chunk, at least: its sums are read and written there.
-static constexpr int64_t minWeights = 10;
+/// And how many times as many features as the first-level cache holds a chunk
+/// may have for that.
+static constexpr int64_t minWeights = 10, maxGrowth = 4;
+/// When weights are put in order, how many spans later the weights are read
+/// that are prefetched, as many of each: spans of a run are anywhere.
+static constexpr int64_t spansAhead = 8, spanPrefetched = 32;
 
 std::optional<WeightOrder> WeightOrder::match(Operation *op, CPUTarget target) {
   return isa<SpMMOp, SDDMMOp>(op) &&
@@ -64,8 +70,16 @@ std::optional<WeightOrder> WeightOrder::find(Operation *op, CPUTarget target) {
   // its row and what is summed up across lanes, some of them stay in the second
   // one: measured, half as much again is best.
   int64_t bytes = sddmm ? target.firstCache / 2 * 3 : target.firstCache;
-  int64_t limit = std::clamp<int64_t>(bytes / (4 * tile), 1, 65536);
+  int64_t limit = std::clamp<int64_t>(bytes / (4 * tile), 1, maxRows);
   order.chunks = llvm::divideCeil(order.features, limit);
+  // Where a line has few weights, what it costs to begin one is more than rows
+  // from the second-level cache.
+  if (target.streamsFromSecond()) {
+    int64_t most = pattern.getSlots() / (minWeights * order.lines);
+    int64_t least =
+        llvm::divideCeil(order.features, std::min(maxGrowth * limit, maxRows));
+    order.chunks = std::min(order.chunks, std::max(most, least));
+  }
   order.chunk = llvm::divideCeil(order.features, order.chunks);
   order.chunks = llvm::divideCeil(order.features, order.chunk);
   int64_t tokens = llvm::product_of(activations.leading) * activations.tokens;
@@ -146,30 +160,34 @@ static Value findFirst(Emitter &e, Value low, Value high, int64_t extent,
       })[0];
 }
 
-/// Finds where each chunk begins in each line, whose features ascend.
+/// Finds where each chunk begins in each line, whose features ascend: each
+/// weight writes where its chunk ends if it is the last one.
 void WeightOrder::findStarts(Emitter &e, const PatternView &view) {
   int64_t groups = getDivisor(lines, minItems);
-  Value last = e.constant(pattern.getSlots() - 1);
   e.forall(groups, [&](ArrayRef<Index> group) {
     e.loop(lines / groups, {}, [&](Index number, ValueRange) {
       Index line = e.multiplyAdd(group.front(), lines / groups, number);
       Value low = loadIndex(e, view.ptr, line);
       Value high = loadIndex(e, view.ptr, line.plus(1));
-      storeNumber(e, low, starts, {line, Index::constant(0)});
-      storeNumber(e, high, starts, {line, Index::constant(chunks)});
-      if (chunks == 1)
+      e.loop(chunks + 1, {}, [&](Index number, ValueRange) {
+        storeNumber(e, low, starts, {line, number});
         return SmallVector<Value>();
-      e.loop(chunks - 1, {}, [&](Index previous, ValueRange) {
-        Value goal = e.materialize(
-            e.multiplyAdd(previous.plus(1), chunk, Index::constant(0)));
-        Value start = findFirst(e, low, high, features, [&](Value place) {
-          Value inside = arith::MinUIOp::create(e.b, e.loc, place, last);
-          return arith::CmpIOp::create(
-              e.b, e.loc, arith::CmpIPredicate::ult,
-              loadIndex(e, view.idx, Index::of(inside)), goal);
-        });
-        storeNumber(e, start, starts, {line, previous.plus(1)});
+      });
+      e.loop(low, high, 1, {}, [&](Value place, ValueRange) {
+        Index at = Index::of(place);
+        Value number = arith::DivUIOp::create(
+            e.b, e.loc, loadIndex(e, view.idx, at), e.constant(chunk));
+        storeNumber(e, add(e, place, e.constant(1)), starts,
+                    {line, Index::of(number).plus(1)});
         return SmallVector<Value>();
+      });
+      // A chunk without weights ends where it begins.
+      e.loop(chunks, low, [&](Index previous, ValueRange carried) {
+        Value end = arith::MaxUIOp::create(
+            e.b, e.loc, loadNumber(e, starts, {line, previous.plus(1)}),
+            carried.front());
+        storeNumber(e, end, starts, {line, previous.plus(1)});
+        return SmallVector<Value>{end};
       });
       return SmallVector<Value>();
     });
@@ -244,7 +262,8 @@ void WeightOrder::sortPiece(Emitter &e, const Piece &piece) {
   });
 }
 
-/// Puts the weights in order whose places are in one of `minItems` slices.
+/// Puts the weights in order whose places are in one of `minItems` slices: one
+/// span after the other, whose loops are of one length in a run.
 void WeightOrder::gather(Emitter &e, const PatternView &view, Value values,
                          Index slice) {
   int64_t size = llvm::divideCeil(pattern.getSlots(), minItems);
@@ -259,67 +278,52 @@ void WeightOrder::gather(Emitter &e, const PatternView &view, Value values,
   Value low = e.materialize(first);
   Value high = arith::MinUIOp::create(e.b, e.loc,
                                       e.materialize(first.plus(size)), total);
-  // The last span that begins at `low` or before.
-  Value next = findFirst(
-      e, e.constant(1), e.constant(numSpans), numSpans, [&](Value number) {
-        Value inside = arith::MinUIOp::create(e.b, e.loc, number,
-                                              e.constant(numSpans - 1));
-        return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ule,
-                                     getSpan(inside, 1), low);
-      });
-  Value number = subtract(e, next, e.constant(1));
-  Value done = subtract(e, low, getSpan(number, 1));
-  SmallVector<Value> start{number, add(e, getSpan(number, 0), done),
-                           subtract(e, getSpan(number, 2), done)};
-  auto isZero = [&](Value value) -> Value {
-    return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, value,
-                                 e.constant(0));
+  // The first span that begins at `limit` or later.
+  auto findSpan = [&](Value limit) {
+    return findFirst(
+        e, e.constant(0), e.constant(numSpans), numSpans, [&](Value number) {
+          Value inside = arith::MinUIOp::create(e.b, e.loc, number,
+                                                e.constant(numSpans - 1));
+          return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult,
+                                       getSpan(inside, 1), limit);
+        });
   };
-  Type index = e.b.getIndexType();
-  e.loop(low, high, 1, start, [&](Value place, ValueRange carried) {
-    // Spans without weights are passed over.
-    auto advance = scf::IfOp::create(e.b, e.loc, {index, index, index},
-                                     isZero(carried[2]), /*else=*/true);
-    e.scope([&] {
-      e.b.setInsertionPointToStart(advance.thenBlock());
-      Type types[] = {index, index};
-      auto search = scf::WhileOp::create(e.b, e.loc, TypeRange(types),
-                                         ValueRange{carried[0], carried[2]});
-      e.scope([&] {
-        Block *before =
-            e.b.createBlock(&search.getBefore(), {}, types, {e.loc, e.loc});
-        scf::ConditionOp::create(e.b, e.loc, isZero(before->getArgument(1)),
-                                 before->getArguments());
-      });
-      e.scope([&] {
-        Block *after =
-            e.b.createBlock(&search.getAfter(), {}, types, {e.loc, e.loc});
-        Value number = add(e, after->getArgument(0), e.constant(1));
-        scf::YieldOp::create(e.b, e.loc,
-                             ValueRange{number, getSpan(number, 2)});
-      });
-      e.b.setInsertionPointAfter(search);
-      scf::YieldOp::create(e.b, e.loc,
-                           ValueRange{search.getResult(0),
-                                      getSpan(search.getResult(0), 0),
-                                      search.getResult(1)});
-    });
-    e.scope([&] {
-      e.b.setInsertionPointToStart(advance.elseBlock());
-      scf::YieldOp::create(e.b, e.loc, carried);
-    });
-    Value from = advance.getResult(1);
-    Index at = Index::of(place);
-    Value row = arith::RemUIOp::create(
-        e.b, e.loc, loadIndex(e, view.idx, Index::of(from)), e.constant(chunk));
-    storeNumber(e, row, rows, at);
-    if (!areMade) {
-      Index slot = Index::of(loadIndex(e, view.slot, Index::of(from)));
-      e.store(e.read(values, {slot, Index::constant(0), Index::constant(0)}),
-              weights, at);
+  auto prefetch = [&](Value place) {
+    for (int64_t first = 0; first != spanPrefetched; first += lineBytes / 4) {
+      Index at[] = {Index::of(place).plus(first)};
+      e.prefetchMemory(view.idx, at, 1, /*isWrite=*/false);
+      if (!areMade)
+        e.prefetchMemory(view.slot, at, 1, /*isWrite=*/false);
     }
-    return SmallVector<Value>{advance.getResult(0), add(e, from, e.constant(1)),
-                              subtract(e, advance.getResult(2), e.constant(1))};
+  };
+  // One before it may reach into the slice.
+  Value before = findSpan(e.materialize(first.plus(1)));
+  Value from = subtract(e, before, e.constant(1));
+  e.loop(from, findSpan(high), 1, {}, [&](Value number, ValueRange) {
+    Value begin = getSpan(number, 1);
+    Value end = add(e, begin, getSpan(number, 2));
+    Value behind = subtract(e, getSpan(number, 0), begin);
+    Index of =
+        e.split(e.split(Index::of(number), partLines).first, chunks).second;
+    Value base = e.materialize(getBase(e, of));
+    prefetch(getSpan(arith::MinUIOp::create(
+                         e.b, e.loc, add(e, number, e.constant(spansAhead)),
+                         e.constant(numSpans - 1)),
+                     0));
+    Value start = arith::MaxUIOp::create(e.b, e.loc, low, begin);
+    Value stop = arith::MinUIOp::create(e.b, e.loc, high, end);
+    e.loop(start, stop, 1, {}, [&](Value place, ValueRange) {
+      Index source = Index::of(add(e, behind, place));
+      Value feature = loadIndex(e, view.idx, source);
+      storeNumber(e, subtract(e, feature, base), rows, Index::of(place));
+      if (!areMade) {
+        Index slot = Index::of(loadIndex(e, view.slot, source));
+        e.store(e.read(values, {slot, Index::constant(0), Index::constant(0)}),
+                weights, Index::of(place));
+      }
+      return SmallVector<Value>();
+    });
+    return SmallVector<Value>();
   });
 }
 
@@ -365,11 +369,17 @@ Index WeightOrder::getLine(Emitter &e, const Piece &piece, Index number) {
   return Index::of(loadNumber(e, order, {piece.part, piece.chunk, number}));
 }
 
+Index WeightOrder::getBase(Emitter &e, Index number) {
+  return features <= maxRows ? Index::constant(0)
+                             : e.multiplyAdd(number, chunk, Index::constant(0));
+}
+
 SmallVector<Index> WeightOrder::getFeatures(Emitter &e, const Piece &piece,
                                             Index place, int64_t count) {
   SmallVector<Index> features;
   auto add = [&](Value row) {
-    features.push_back(e.multiplyAdd(piece.chunk, chunk, Index::of(row)));
+    features.push_back(
+        e.multiplyAdd(getBase(e, piece.chunk), 1, Index::of(row)));
   };
   if (count != rowsTogether) {
     for (int64_t i = 0; i != count; ++i)

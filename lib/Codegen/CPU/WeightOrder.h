@@ -79,6 +79,8 @@ private:
     lines = pattern.getNumLines(walked);
     features = pattern.getNumLines(getOther(walked));
   }
+  /// The feature that the rows of chunk `number` count from.
+  Index getBase(Emitter &e, Index number);
   void findStarts(Emitter &e, const PatternView &view);
   void sortPiece(Emitter &e, const Piece &piece);
   void gather(Emitter &e, const PatternView &view, Value values, Index slice);
@@ -98,7 +100,7 @@ private:
   /// each the place of its first weight in the view, and in this order, and how
   /// many there are, [parts, chunks, lines, 3].
   Value order, spans;
-  /// The rows of weights in their chunk, [slots].
+  /// The rows of weights, of all or in their chunk, [slots].
   Value rows;
 };
 

@@ -6,6 +6,7 @@
 #include "bsr/Codegen/Common/WindowOffsets.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -50,6 +51,49 @@ Value Evaluator::read(Value tensor, ArrayRef<Index> at) {
                     : readUncached(tensor, at);
   memory[key] = value;
   return value;
+}
+
+/// True if the body of `op` has more than additions and multiplications.
+static bool isExpensive(linalg::GenericOp op) {
+  return llvm::any_of(*op.getBody(), [](Operation &inner) {
+    return isa<arith::DivFOp>(inner) ||
+           isa<math::MathDialect>(inner.getDialect());
+  });
+}
+
+void Evaluator::readBefore(Operation *loop, Value tensor, ArrayRef<Index> at) {
+  if (!isa<RankedTensorType>(tensor.getType()) || getBuffer(tensor) ||
+      memory.count(getKey(tensor, at)))
+    return;
+  Operation *op = tensor.getDefiningOp();
+  if (isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                      tensor::ExtractSliceOp>(op)) {
+    if (std::optional<SmallVector<Index>> source = getSource(op, at))
+      readBefore(loop, op->getOperand(0), *source);
+    return;
+  }
+  auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
+  if (!generic || generic.getNumReductionLoops() != 0)
+    return;
+  auto isInside = [&](Index index) {
+    return index.base &&
+           loop->isAncestor(index.base.getParentRegion()->getParentOp());
+  };
+  if (isExpensive(generic) && llvm::none_of(at, isInside)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(loop);
+    read(tensor, at);
+    return;
+  }
+  unsigned result = cast<OpResult>(tensor).getResultNumber();
+  readBefore(loop, generic, getLoops(generic, result, at));
+}
+
+void Evaluator::readBefore(Operation *loop, linalg::GenericOp op,
+                           ArrayRef<Index> loops) {
+  for (OpOperand *input : op.getDpsInputOperands())
+    readBefore(loop, input->get(),
+               applyMap(op.getMatchingIndexingMap(input), loops));
 }
 
 Value Evaluator::readScalar(Value scalar) {

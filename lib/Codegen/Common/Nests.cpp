@@ -331,11 +331,15 @@ void bsr::emitLoops(Evaluator &e, Operation *op,
       .Case([&](LiveOp op) { emitLive(e, op, output, patterns); })
       .Case([&](NumAbsentOp op) { emitNumAbsent(e, op, output, patterns); })
       .Case([&](ScatterAddOp op) {
-        e.forEach(op.getRows().getType().getDimSize(1),
-                  [&](ArrayRef<Index> at) {
-                    emitScatterAdd(e, op, output,
-                                   [&](auto body) { body(at.front()); });
-                  });
+        RankedTensorType rows = op.getRows().getType();
+        e.forEach(rows.getDimSize(1), [&](ArrayRef<Index> at) {
+          auto forFeatures = [&](auto body) { body(at.front()); };
+          e.loop(rows.getDimSize(0), {}, [&](Index row, ValueRange) {
+            emitClearedRow(e, op, output, row, forFeatures);
+            return SmallVector<Value>();
+          });
+          emitAddedUpdates(e, op, output, forFeatures);
+        });
       })
       .Case([&](GatherRowsOp op) { emitGatherRows(e, op, output, patterns); })
       .Case([&](ScatterRowsOp op) {

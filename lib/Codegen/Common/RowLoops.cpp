@@ -240,16 +240,15 @@ void bsr::emitScoreRows(Evaluator &e, ScoreRowsOp op, Value output,
   });
 }
 
-void bsr::emitScatterAdd(
-    Evaluator &e, ScatterAddOp op, Value output,
-    llvm::function_ref<void(llvm::function_ref<void(Index)>)> forFeatures) {
-  RankedTensorType rows = op.getRows().getType();
-  int64_t numRows = rows.getDimSize(0);
-  Value zero = getZeros(e, rows.getElementType(), 1).front();
-  e.loop(numRows, {}, [&](Index row, ValueRange) {
-    forFeatures([&](Index feature) { e.store(zero, output, {row, feature}); });
-    return SmallVector<Value>();
-  });
+void bsr::emitClearedRow(Evaluator &e, ScatterAddOp op, Value output, Index row,
+                         ForFeatures forFeatures) {
+  Value zero = getZeros(e, op.getRows().getType().getElementType(), 1).front();
+  forFeatures([&](Index feature) { e.store(zero, output, {row, feature}); });
+}
+
+void bsr::emitAddedUpdates(Evaluator &e, ScatterAddOp op, Value output,
+                           ForFeatures forFeatures) {
+  int64_t numRows = op.getRows().getType().getDimSize(0);
   auto addUpdates = [&](ArrayRef<Index> tokens, ValueRange) {
     Value row = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(),
                                            e.read(op.getIndices(), tokens));

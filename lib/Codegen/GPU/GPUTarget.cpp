@@ -98,6 +98,8 @@ struct Model : TargetAttrInterface::ExternalModel<Model, GPUAttr> {
     // Operations cost less than traffic: of f32 that is made of 16-bit values,
     // these are kept.
     costs.extendedEighths = 5;
+    // 1.2 us of an H100's memory.
+    costs.launchBytes = int64_t(4) << 20;
     return costs;
   }
   bool acceptsEpilogue(Attribute chip, Operation *op) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Joins launches of one kernel on independent data to one.
+// Joins launches on independent data to one: of one kernel, and of neighbours.
 
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Codegen/GPU/Passes.h"
@@ -11,8 +11,10 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/SetVector.h"
@@ -36,11 +38,21 @@ static constexpr size_t mostParameters = 512;
 
 namespace {
 /// Bytes that a launch touches: of an argument of the step all, of its arena
-/// some.
+/// some; of each `period` of these, if that is not 0, a part.
 struct Access {
   Value root;
   int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
+  int64_t period = 0, partBegin = 0, partEnd = 0;
   bool isWritten = true;
+
+  bool overlaps(const Access &other) const {
+    if (root != other.root || end <= other.begin || other.end <= begin)
+      return false;
+    bool arePartsOfOne =
+        period && period == other.period && begin == other.begin;
+    return !arePartsOfOne ||
+           (partBegin < other.partEnd && other.partBegin < partEnd);
+  }
 };
 
 /// Launches that become one, in the place of the last, and what they touch.
@@ -60,6 +72,11 @@ private:
   bool isMergeable(gpu::LaunchFuncOp launch);
   void addAccesses(gpu::LaunchFuncOp launch, SmallVectorImpl<Access> &to);
   const SmallVector<bool> &findWritten(gpu::GPUFuncOp kernel);
+  bool isJoinable(const Group &group);
+  void joinNeighbours(std::vector<std::unique_ptr<Group>> &order);
+  gpu::GPUFuncOp createJoined(ArrayRef<gpu::LaunchFuncOp> launches);
+  void replace(ArrayRef<gpu::LaunchFuncOp> launches, gpu::GPUFuncOp kernel,
+               ValueRange operands);
   void merge(ArrayRef<gpu::LaunchFuncOp> launches);
   gpu::GPUFuncOp createMerged(gpu::GPUFuncOp kernel, size_t count,
                               const SmallVector<bool> &isShared);
@@ -72,14 +89,14 @@ private:
   llvm::DenseMap<Operation *, SmallVector<bool>> written;
   std::map<std::tuple<Operation *, size_t, std::vector<bool>>, gpu::GPUFuncOp>
       merged;
+  std::map<std::vector<Operation *>, gpu::GPUFuncOp> joined;
 };
 } // namespace
 
 static bool conflicts(ArrayRef<Access> some, ArrayRef<Access> others) {
   return llvm::any_of(some, [&](const Access &one) {
     return llvm::any_of(others, [&](const Access &other) {
-      return one.root == other.root && one.begin < other.end &&
-             other.begin < one.end && (one.isWritten || other.isWritten);
+      return (one.isWritten || other.isWritten) && one.overlaps(other);
     });
   });
 }
@@ -103,6 +120,28 @@ const SmallVector<bool> &MergeLaunches::findWritten(gpu::GPUFuncOp kernel) {
   return found->second;
 }
 
+/// Says in `access` which part of each row of its source `slice` is: of a
+/// concatenation, one of the tensors that it has.
+static void addPart(memref::ReinterpretCastOp slice, Access &access) {
+  MemRefType type = slice.getType();
+  auto [strides, offset] = type.getStridesAndOffset();
+  if (ShapedType::isDynamic(offset) || ShapedType::isDynamicShape(strides) ||
+      !type.hasStaticShape() || type.getRank() < 2 || strides[0] <= 0)
+    return;
+  int64_t inner = 1;
+  for (auto [extent, stride] :
+       llvm::drop_begin(llvm::zip_equal(type.getShape(), strides)))
+    inner += (extent - 1) * stride;
+  int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+  int64_t first = offset % strides[0];
+  if (llvm::any_of(strides, [](int64_t stride) { return stride < 0; }) ||
+      first + inner > strides[0])
+    return;
+  access.period = strides[0] * bytes;
+  access.partBegin = first * bytes;
+  access.partEnd = (first + inner) * bytes;
+}
+
 /// The memory that `operand` of a launch is, of a tensor map that of which it
 /// tells.
 static Access findAccess(Value operand) {
@@ -111,9 +150,16 @@ static Access findAccess(Value operand) {
             cast.getOperand(0).getDefiningOp<nvgpu::TmaCreateDescriptorOp>())
       operand = map.getTensor();
   Access access;
+  if (auto slice = operand.getDefiningOp<memref::ReinterpretCastOp>()) {
+    operand = slice.getSource();
+    // A whole buffer begins where its parts are counted from.
+    if (!operand.getDefiningOp() || operand.getDefiningOp<memref::ViewOp>())
+      addPart(slice, access);
+  }
   while (auto view = operand.getDefiningOp<ViewLikeOpInterface>()) {
     if (auto part = dyn_cast<memref::ViewOp>(*view)) {
-      access = Access();
+      access.begin = 0;
+      access.end = std::numeric_limits<int64_t>::max();
       auto offset = getConstantIntValue(part.getByteShift());
       if (offset && part.getType().hasStaticShape()) {
         int64_t bytes =
@@ -142,12 +188,10 @@ void MergeLaunches::addAccesses(gpu::LaunchFuncOp launch,
 }
 
 bool MergeLaunches::isMergeable(gpu::LaunchFuncOp launch) {
-  StringAttr kind = attrs::kind.get(launch);
   gpu::KernelDim3 grid = launch.getGridSizeOperandValues();
   bool isLine = isConstantIntValue(grid.y, 1) && isConstantIntValue(grid.z, 1);
-  if (!kind || kind.getValue() != "elementwise" || !isLine ||
-      launch.hasClusterSize() || launch.getDynamicSharedMemorySize() ||
-      getKernel(launch).getNumWorkgroupAttributions() ||
+  if (!isLine || launch.hasClusterSize() ||
+      launch.getDynamicSharedMemorySize() ||
       !llvm::all_of(launch.getKernelOperands(), [](Value operand) {
         return isa<MemRefType>(operand.getType());
       }))
@@ -191,6 +235,17 @@ static Value choose(OpBuilder &b, Location loc, ValueRange values,
   return arith::SelectOp::create(b, loc, bits[llvm::Log2_64(half)], high, low);
 }
 
+/// Says that the grid of `kernel`, if it is known, has `count` rows.
+static void setKnownRows(gpu::GPUFuncOp kernel, size_t count) {
+  auto grid = kernel.getKnownGridSizeAttr();
+  if (!grid)
+    return;
+  SmallVector<int32_t> extents(grid.asArrayRef());
+  extents[1] = int32_t(count);
+  kernel.setKnownGridSizeAttr(
+      DenseI32ArrayAttr::get(kernel.getContext(), extents));
+}
+
 gpu::GPUFuncOp MergeLaunches::createMerged(gpu::GPUFuncOp kernel, size_t count,
                                            const SmallVector<bool> &isShared) {
   gpu::GPUFuncOp &made = merged[{
@@ -200,11 +255,7 @@ gpu::GPUFuncOp MergeLaunches::createMerged(gpu::GPUFuncOp kernel, size_t count,
   made = kernel.clone();
   made.setName((kernel.getName() + "_" + Twine(count)).str());
   kernels->insert(made, std::next(Block::iterator(kernel)));
-  if (auto grid = made.getKnownGridSizeAttr()) {
-    SmallVector<int32_t> extents(grid.asArrayRef());
-    extents[1] = int32_t(count);
-    made.setKnownGridSizeAttr(DenseI32ArrayAttr::get(&getContext(), extents));
-  }
+  setKnownRows(made, count);
   Location loc = made.getLoc();
   Block &entry = made.getBody().front();
   OpBuilder b = OpBuilder::atBlockBegin(&entry);
@@ -255,8 +306,14 @@ void MergeLaunches::merge(ArrayRef<gpu::LaunchFuncOp> launches) {
     else
       llvm::append_range(operands, ofEach);
   }
-  gpu::GPUFuncOp kernel =
-      createMerged(getKernel(last), launches.size(), isShared);
+  replace(launches, createMerged(getKernel(last), launches.size(), isShared),
+          operands);
+}
+
+/// Puts a launch of `kernel` in the place of the last of `launches`.
+void MergeLaunches::replace(ArrayRef<gpu::LaunchFuncOp> launches,
+                            gpu::GPUFuncOp kernel, ValueRange operands) {
+  gpu::LaunchFuncOp last = launches.back();
   OpBuilder b(last);
   gpu::KernelDim3 grid = last.getGridSizeOperandValues();
   grid.y = arith::ConstantIndexOp::create(b, last.getLoc(),
@@ -268,6 +325,96 @@ void MergeLaunches::merge(ArrayRef<gpu::LaunchFuncOp> launches) {
   for (gpu::LaunchFuncOp launch : launches)
     launch.erase();
   numMerged += launches.size();
+}
+
+/// Whether `group` is a launch of an element-wise kernel, of which nothing but
+/// its arguments has to be told from another kernel's.
+bool MergeLaunches::isJoinable(const Group &group) {
+  if (group.isFixed || group.launches.size() != 1)
+    return false;
+  gpu::LaunchFuncOp launch = group.launches[0];
+  gpu::GPUFuncOp kernel = getKernel(launch);
+  StringAttr kind = attrs::kind.get(launch);
+  return kind && kind.getValue() == "elementwise" && isMergeable(launch) &&
+         !kernel.getNumWorkgroupAttributions() &&
+         !kernel.getNumPrivateAttributions() && kernel.getBody().hasOneBlock();
+}
+
+/// A kernel whose thread blocks do what those of one of `launches` do.
+gpu::GPUFuncOp
+MergeLaunches::createJoined(ArrayRef<gpu::LaunchFuncOp> launches) {
+  std::vector<Operation *> parts;
+  for (gpu::LaunchFuncOp launch : launches)
+    parts.push_back(getKernel(launch));
+  gpu::GPUFuncOp &made = joined[parts];
+  if (made)
+    return made;
+  auto first = cast<gpu::GPUFuncOp>(parts.front());
+  made = first.clone();
+  made.setName((first.getName() + "_and_" + Twine(parts.size() - 1)).str());
+  kernels->insert(made, std::next(Block::iterator(first)));
+  setKnownRows(made, parts.size());
+  Location loc = made.getLoc();
+  Block &entry = made.getBody().front();
+  OpBuilder b = OpBuilder::atBlockBegin(&entry);
+  Value number = gpu::BlockIdOp::create(b, loc, gpu::Dimension::y);
+  for (auto [index, part] : llvm::enumerate(parts)) {
+    Value mine = arith::ConstantIndexOp::create(b, loc, index);
+    Value isMine =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, number, mine);
+    auto body = scf::IfOp::create(b, loc, isMine);
+    Block *then = body.thenBlock();
+    if (index == 0) {
+      then->getOperations().splice(then->begin(), entry.getOperations(),
+                                   std::next(body->getIterator()),
+                                   entry.getTerminator()->getIterator());
+      b.setInsertionPoint(entry.getTerminator());
+      continue;
+    }
+    Block &from = cast<gpu::GPUFuncOp>(part).getBody().front();
+    IRMapping to;
+    for (BlockArgument argument : from.getArguments()) {
+      unsigned end = made.getNumArguments();
+      (void)made.insertArgument(end, argument.getType(), DictionaryAttr(), loc);
+      to.map(argument, made.getArgument(end));
+    }
+    OpBuilder inner = OpBuilder::atBlockBegin(then);
+    for (Operation &op : from.without_terminator())
+      inner.clone(op, to);
+  }
+  return made;
+}
+
+/// Makes one launch of each run of neighbours in `order` that have as many
+/// threads, other kernels, and other data.
+void MergeLaunches::joinNeighbours(std::vector<std::unique_ptr<Group>> &order) {
+  for (size_t at = 0; at != order.size();) {
+    size_t end = at;
+    SmallVector<gpu::LaunchFuncOp> launches;
+    SmallVector<Access> accesses;
+    size_t numParameters = 0;
+    for (; end != order.size() && isJoinable(*order[end]); ++end) {
+      gpu::LaunchFuncOp launch = order[end]->launches[0];
+      numParameters += launch.getNumKernelOperands();
+      if (!launches.empty() &&
+          (launches.size() == mostTogether || numParameters > mostParameters ||
+           !haveSameThreads(launches[0], launch) ||
+           conflicts(accesses, order[end]->accesses)))
+        break;
+      launches.push_back(launch);
+      llvm::append_range(accesses, order[end]->accesses);
+    }
+    at = std::max(end, at + 1);
+    if (launches.size() < 2 || !decide("bsr-merge-launches", launches[0]))
+      continue;
+    PassRemark::passed("bsr-merge-launches", "KernelsJoined", launches[0])
+        .add("Kernel", launches[0].getKernelName())
+        .add("Launches", launches.size());
+    SmallVector<Value> operands;
+    for (gpu::LaunchFuncOp launch : launches)
+      llvm::append_range(operands, launch.getKernelOperands());
+    replace(launches, createJoined(launches), operands);
+  }
 }
 
 void MergeLaunches::mergeIn(func::FuncOp step) {
@@ -325,6 +472,7 @@ void MergeLaunches::mergeIn(func::FuncOp step) {
         .add("Launches", group->launches.size());
     merge(group->launches);
   }
+  joinNeighbours(order);
 }
 
 void MergeLaunches::runOnOperation() {
@@ -333,6 +481,7 @@ void MergeLaunches::runOnOperation() {
     return;
   kernels.emplace(*modules.begin());
   merged.clear();
+  joined.clear();
   written.clear();
   for (auto step : getOperation().getOps<func::FuncOp>())
     if (!step.isExternal() && !step.isPrivate())
@@ -342,10 +491,14 @@ void MergeLaunches::runOnOperation() {
   getOperation().walk(
       [&](gpu::LaunchFuncOp launch) { used.insert(launch.getKernelName()); });
   llvm::SetVector<Operation *> left;
-  for (const auto &one : merged)
-    if (auto *kernel = std::get<Operation *>(one.first);
-        !used.contains(cast<gpu::GPUFuncOp>(kernel).getNameAttr()))
+  auto check = [&](Operation *kernel) {
+    if (!used.contains(cast<gpu::GPUFuncOp>(kernel).getNameAttr()))
       left.insert(kernel);
+  };
+  for (const auto &one : merged)
+    check(std::get<Operation *>(one.first));
+  for (const auto &one : joined)
+    llvm::for_each(one.first, check);
   for (Operation *kernel : left)
     kernel->erase();
 }

@@ -63,9 +63,12 @@ static int64_t getSize(MemRefType type, const DataLayout &layout) {
 
 /// Collects the buffers that are allocated in `step`, with their sizes and live
 /// intervals. Positions are those of the operations of the body; a buffer of a
-/// nested region lives while the operation of the body around it runs.
+/// nested region lives while the operation of the body around it runs, and a
+/// small one that a single operation uses, on a target to which launches cost
+/// something, from there to the end.
 static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
   Block &body = step.front();
+  int64_t launchBytes = getTarget(step).getCosts().launchBytes;
   DenseMap<Operation *, int64_t> position;
   for (auto [index, op] : llvm::enumerate(body))
     position[&op] = index;
@@ -101,8 +104,12 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
         return WalkResult::interrupt();
       last = position[body.getTerminator()];
     }
-    buffers.push_back({alloc, getSize(alloc.getType(), layout),
-                       std::min(first, last), last, isPlan});
+    int64_t size = getSize(alloc.getType(), layout);
+    // What one kernel alone uses is what its launches leave each other, such as
+    // partial sums: what reads them can wait for that of other kernels.
+    if (first == last && size < launchBytes)
+      last = position[body.getTerminator()];
+    buffers.push_back({alloc, size, std::min(first, last), last, isPlan});
     return WalkResult::advance();
   });
   if (result.wasInterrupted())

@@ -11,14 +11,6 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-int64_t bsr::getTensorBytes(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !type.hasStaticShape() || !type.getElementType().isIntOrFloat())
-    return 0;
-  return type.getNumElements() *
-         llvm::divideCeil(type.getElementTypeBitWidth(), 8);
-}
-
 /// Where `value` is read, at first hand or by what is inlined.
 void StoredValues::addReads(Value value, Stored &stored) {
   // Each once, however many ways lead there.
@@ -35,8 +27,8 @@ void StoredValues::addReads(Value value, Stored &stored) {
 }
 
 StoredValues::StoredValues(Block &block, TargetCosts costs)
-    : block(block), roots(block, costs),
-      extendedEighths(costs.extendedEighths) {
+    : block(block), roots(block, costs), extendedEighths(costs.extendedEighths),
+      launchBytes(costs.launchBytes) {
   for (Operation &op : block) {
     positions[&op] = ops.size();
     ops.push_back(&op);
@@ -242,6 +234,8 @@ void StoredValues::choose(Value value, Stored &stored) {
   if (stored.isKept || stored.begin >= peak || late == stored.reads.end() ||
       isReturned || !isPointwise(op) || op->getNumResults() != 1 ||
       roots.getCost(op) > maxCost || !collectInputs(op, inputs))
+    return;
+  if (stored.bytes < launchBytes && !isReadInline(stored))
     return;
   // What it takes must be there anyway, but for what is smaller by enough.
   int64_t at = *late, extended = 0;

@@ -5,15 +5,13 @@
 #ifndef BSR_LIB_TRANSFORMS_CLUSTERS_STOREDVALUES_H
 #define BSR_LIB_TRANSFORMS_CLUSTERS_STOREDVALUES_H
 
+#include "bsr/Analysis/LiveRanges.h"
 #include "bsr/Analysis/Materialization.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace mlir::bsr {
-
-/// The bytes of a tensor of static shape; 0 for everything else.
-int64_t getTensorBytes(Value value);
 
 /// The values of a block that lie in memory, and when.
 class StoredValues {
@@ -59,7 +57,7 @@ private:
 
   Block &block;
   Materialization roots;
-  int64_t extendedEighths, maxCost = 0;
+  int64_t extendedEighths, launchBytes, maxCost = 0;
   SmallVector<Operation *> ops;
   DenseMap<Operation *, int64_t> positions;
   int64_t peak = 0;

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sparse_opt._errors import StepError
+from sparse_opt.torch import _symbolic
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj")
 
@@ -56,6 +57,12 @@ class MultiheadAttention(torch.nn.Module):
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """As `torch.nn.MultiheadAttention`."""
+        if _symbolic.is_traced(query):
+            traced: tuple[Tensor, Tensor | None] = _symbolic.call(
+                self, query, key, value, key_padding_mask, need_weights, attn_mask,
+                average_attn_weights, is_causal,
+            )  # fmt: skip
+            return traced
         if is_causal and attn_mask is None:
             raise StepError(
                 "expected an attn_mask beside is_causal, which is a hint, but got none"

@@ -7,17 +7,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sparse_opt import _given
-from sparse_opt._errors import StepError
+from sparse_opt import _given, _images
+from sparse_opt._errors import ExportError, StepError
+from sparse_opt.torch import _linear, _symbolic, _unfold
 from sparse_opt.torch._layers import Linear
-from sparse_opt.torch.rewrites import _windows
 
 Sizes = int | tuple[int, ...]
 
@@ -94,38 +93,45 @@ class Convolution(Linear):
     def forward(self, x: Tensor) -> Tensor:
         expected = f"an image [images, {self.in_channels}, {self.dims} extents]"
         if not isinstance(x, Tensor):
+            if _symbolic.is_traced(x):
+                return _symbolic.call(self, x)
             raise _given.refusal(expected, x)
         if x.dim() == self.dims + 1:
             return self.forward(x.unsqueeze(0)).squeeze(0)
         if x.dim() != self.dims + 2 or x.shape[1] != self.in_channels:
             raise StepError(f"expected {expected}, but got {list(x.shape)}")
         pads = self._pads()
-        if any(map(any, pads)):
-            x = torch.nn.functional.pad(x, [pad for pair in reversed(pads) for pad in pair])
-        out = [
-            (n - d * (k - 1) - 1) // s + 1
-            for n, k, s, d in zip(x.shape[2:], self.kernel_size, self.stride, self.dilation)
-        ]
-        if min(out) < 1:
+        window = _images.window_of(self.kernel_size, pads, self.stride, self.dilation)
+        if min(_images.result_size(x.shape[2:], window)) < 1:
             spans = [d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation)]
+            padded = [n + sum(pad) for n, pad in zip(x.shape[2:], pads)]
             raise StepError(
                 f"expected an image of at least {spans} with its padding, as windows are, but got"
-                f" {list(x.shape[2:])}"
+                f" {padded}"
             )
-        y = super().forward(self._windows(x, out))
-        return y.transpose(1, 2).reshape(x.shape[0], self.out_channels, *out)
+        if x.dtype != self.weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise (ExportError if self._is_dense else StepError)(
+                f"expected {expected} of {self.weight.dtype}{self._which}, but got {list(x.shape)} of"
+                f" {x.dtype}"
+            )
+        if self._is_dense:
+            return self._convolved(x)
+        if not x.is_cpu:
+            y = self._multiplied(_unfold.rows(x, window))
+            size = _images.result_size(x.shape[2:], window)
+            return y.transpose(1, 2).reshape(x.shape[0], self.out_channels, *size)
+        if max(self.kernel_size) == 1 and not any(map(any, pads)):
+            read: Any = (..., *(slice(None, None, s) for s in self.stride))
+            x = x[read]
+            window = _images.window_of(self.kernel_size, pads, self.kernel_size, self.dilation)
+        return self._multiplied(x, window)
 
-    def _windows(self, x: Tensor, out: Sequence[int]) -> Tensor:
-        """Returns the windows of each image as rows, [images, windows, columns]."""
-        if self.dims <= 2 and max(self.kernel_size) > 1:
-            flat = (1,) * (2 - self.dims)
-            image = x.unsqueeze(2) if self.dims == 1 else x
-            sizes = (flat + own for own in (self.kernel_size, self.dilation, self.stride))
-            kernel, dilation, stride = sizes
-            unfolded = torch.nn.functional.unfold(image, kernel, dilation, 0, stride)
-            return unfolded.transpose(1, 2)
-        columns = _windows.columns(x, self.kernel_size, out, self.stride, self.dilation)
-        return columns.view(self.in_features, x.shape[0], -1).permute(1, 2, 0)
+    def _convolved(self, x: Tensor) -> Tensor:
+        """Returns what PyTorch makes of the dense weight."""
+        weight = self.weight.view(self.out_channels, self.in_channels, *self.kernel_size)
+        function: Any = getattr(torch.nn.functional, f"conv{self.dims}d")
+        y: Tensor = function(x, weight, self.bias, self.stride, self.padding, self.dilation)
+        return _linear.ACTIVATIONS[self.activation](y) if self.activation else y
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *rest: Any

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from sparse_opt import _activations, _given, _library, _products
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._products import Matrix
-from sparse_opt.torch import _gpu, _linear, _lookup, _private, _sharded
+from sparse_opt.torch import _gpu, _linear, _lookup, _private, _sharded, _symbolic
 
 
 class Blocks(torch.nn.Module):
@@ -195,6 +195,9 @@ class Blocks(torch.nn.Module):
                     " use loss.backward() or torch.autograd.grad, or densify the model"
                 )
 
+    def __prepare_scriptable__(self) -> NoReturn:
+        _symbolic.refuse_script(self)
+
     def extra_repr(self) -> str:
         rows, cols = self.block
         # A trace has no values of the pattern.
@@ -312,12 +315,19 @@ class Linear(Blocks):
 
     def forward(self, x: Tensor) -> Tensor:
         if not isinstance(x, Tensor):
+            if _symbolic.is_traced(x):
+                return _symbolic.call(self, x)
             raise _given.refusal(f"activations [..., {self.in_features}]", x)
         if self._is_dense:
             if not torch.is_autocast_enabled(x.device.type):
                 self._require_activations(x, self.weight)
             y = torch.nn.functional.linear(x, self.weight, self.bias)
             return _linear.ACTIVATIONS[self.activation](y) if self.activation else y
+        return self._multiplied(x)
+
+    def _multiplied(self, x: Tensor, window: Sequence[int] = ()) -> Tensor:
+        """Returns what the layer makes of activations, or of images by windows
+        (`_images.window_of`)."""
         self._require_no_transform()
         weight: Tensor = self.weight
         self._require_together(x, weight)
@@ -325,7 +335,8 @@ class Linear(Blocks):
         if torch.is_autocast_enabled(x.device.type):
             x, weight = _cast(x), _cast(weight)
             bias = bias if bias is None else _cast(bias)
-        self._require_activations(x, weight)
+        if not window:
+            self._require_activations(x, weight)
         wanted = (self.out_features,)
         if bias is not None and (bias.shape != wanted or bias.dtype != weight.dtype):
             raise StepError(
@@ -335,10 +346,8 @@ class Linear(Blocks):
                 if bias.shape != wanted
                 else f"expected a bias of {weight.dtype}{self._which}, but got one of {bias.dtype}"
             )
-        y = _linear.call(
-            x, weight, bias, self.pattern, self.out_features, self.in_features, self.activation
-        )
-        return y
+        arguments = x, weight, bias, self.pattern, self.out_features, self.in_features
+        return _linear.call(*arguments, self.activation, window)
 
     @property
     def _which(self) -> str:
@@ -417,6 +426,10 @@ class Embedding(Blocks):
                 self.weight[held, self.padding_idx % height] = 0
 
     def forward(self, indices: Tensor) -> Tensor:
+        y: Tensor
+        if _symbolic.is_traced(indices):
+            y = _symbolic.call(self, indices)
+            return y
         if not isinstance(indices, Tensor) or indices.dtype not in (torch.int32, torch.int64):
             raise _given.refusal("indices, a tensor of int32 or int64", indices)
         if self._is_dense:
@@ -424,7 +437,7 @@ class Embedding(Blocks):
         self._require_no_transform()
         weight: Tensor = self.weight
         self._require_together(indices, weight)
-        y: Tensor = _lookup.lookup(indices, weight, self.pattern, *self.shape)
+        y = _lookup.lookup(indices, weight, self.pattern, *self.shape)
         if self.padding_idx is not None and y.requires_grad:
             y = torch.where((indices == self.padding_idx)[..., None], y.detach(), y)
         return y

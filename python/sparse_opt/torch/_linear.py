@@ -2,12 +2,16 @@
 #
 # The operators of block-sparse layers.
 
-"""`sparse_opt::linear` and its gradient, as PyTorch's custom operators."""
+"""`sparse_opt::linear` and its gradient, as PyTorch's custom operators.
+
+Of a convolution, x and y are images, `[images, channels, *size]`, and `window` has five numbers for
+each dimension of these (`_images.window_of`); of others it is empty."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,10 +22,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sparse_opt import _products
+from sparse_opt import _images, _products
 from sparse_opt._errors import StepError
 from sparse_opt._products import Matrix, Threads, Wanted
-from sparse_opt.torch import _gpu, _private
+from sparse_opt.torch import _gpu, _private, _unfold
 
 TYPES = {
     torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16",
@@ -41,6 +45,24 @@ def matrix_of(weight: Tensor, out_features: int, in_features: int) -> Matrix:
 def _matrix(rows: int, cols: int, shape: torch.Size, dtype: torch.dtype) -> Matrix:
     slots, block_rows, block_cols = shape
     return Matrix(rows, cols, block_rows, block_cols, slots, TYPES[dtype])
+
+
+def _product_of(
+    x: Tensor, weight: Tensor, out_features: int, in_features: int, window: Sequence[int] | None
+) -> tuple[Matrix, int]:
+    """Returns the matrix that rows of `x` are multiplied by, and how many rows there are."""
+    matrix = matrix_of(weight, out_features, in_features)
+    if not window:
+        return matrix, x.numel() // in_features
+    return _images.convolved(matrix, tuple(x.shape[2:]), tuple(window)), x.shape[0]
+
+
+def _result_shape(
+    x: Tensor, out_features: int, window: Sequence[int] | None
+) -> tuple[int | torch.SymInt, ...]:
+    if not window:
+        return *x.shape[:-1], out_features
+    return x.shape[0], out_features, *_images.result_size(x.shape[2:], window)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -153,6 +175,7 @@ def _require_operands(
     in_features: int,
     bias: Tensor | None = None,
     dy: Tensor | None = None,
+    window: Sequence[int] | None = None,
 ) -> None:
     """Raises `StepError` for operands of an operator that kernels would read other memory
     for. Layers have asked for theirs by their names."""
@@ -160,13 +183,23 @@ def _require_operands(
     wanted = [("activations", x, in_features)]
     if dy is not None:
         wanted.append(("gradients", dy, out_features))
+    if window:
+        _require_images(x, weight, in_features, window)
+        if dy is not None and (
+            dy.shape != _result_shape(x, out_features, window) or dy.dtype != kind
+        ):
+            raise StepError(
+                f"expected gradients {list(_result_shape(x, out_features, window))} of {kind},"
+                f" but got {list(dy.shape)} of {dy.dtype}"
+            )
+        wanted = []
     for what, tensor, features in wanted:
         if not tensor.dim() or tensor.shape[-1] != features or tensor.dtype != kind:
             raise StepError(
                 f"expected {what} [..., {features}] of {kind}, but got {list(tensor.shape)} of"
                 f" {tensor.dtype}"
             )
-    if dy is not None and dy.shape[:-1] != x.shape[:-1]:
+    if not window and dy is not None and dy.shape[:-1] != x.shape[:-1]:
         raise StepError(
             f"expected gradients [{', '.join(map(str, x.shape[:-1]))}, {out_features}] of"
             f" activations {list(x.shape)}, but got {list(dy.shape)}"
@@ -181,6 +214,24 @@ def _require_operands(
                 f"expected the operands of a block-sparse product on '{weight.device}', where its"
                 f" weight is, but got one on '{other.device}'"
             )
+
+
+def _require_images(
+    x: Tensor, weight: Tensor, in_features: int, window: Sequence[int]
+) -> None:
+    is_window = len(window) == 5 * (x.dim() - 2) > 0 and all(
+        n >= (0 if place % 5 in (1, 2) else 1) for place, n in enumerate(window)
+    )
+    if (
+        not is_window
+        or x.shape[1] * math.prod(window[::5]) != in_features
+        or x.dtype != weight.dtype
+        or min(_images.result_size(x.shape[2:], window)) < 1
+    ):
+        raise StepError(
+            f"expected images whose windows {list(window)} have {in_features} elements of"
+            f" {weight.dtype}, but got {list(x.shape)} of {x.dtype}"
+        )
 
 
 def _dense(tensor: Tensor) -> Tensor:
@@ -217,20 +268,24 @@ def call(
     out_features: int,
     in_features: int,
     activation: str = "",
+    window: Sequence[int] | None = None,
 ) -> Tensor:
-    """Returns x w^T + b of a block-sparse w, of activations [..., in_features], or an
-    activation function of that: by the operator, or, where nothing but autograd sees it, at
+    """Returns x w^T + b of a block-sparse w, of activations [..., in_features], or of images, or
+    an activation function of that: by the operator, or, where nothing but autograd sees it, at
     a third of its host time."""
     arguments = x, weight, bias, pattern, out_features, in_features
     y: Tensor
     if torch.compiler.is_compiling() or not _private.are_plain(x, weight, pattern):
-        y = linear_activated(*arguments, activation)[0] if activation else linear(*arguments)
+        if activation:
+            y = linear_activated(*arguments, activation, window)[0]
+        else:
+            y = linear(*arguments, window)
     elif torch.is_grad_enabled() and (
         x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     ):
-        y = _Function.apply(*arguments, activation)
+        y = _Function.apply(*arguments, activation, window)
     else:
-        y = _result(*arguments, activation)[0]
+        y = _result(*arguments, activation, window)[0]
     return y
 
 
@@ -264,23 +319,19 @@ def _result(
     out_features: int,
     in_features: int,
     activation: str = "",
+    window: Sequence[int] | None = None,
     wants_z: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Returns the result, and what its activation is applied to, if that is wanted."""
-    y = x.new_empty((*x.shape[:-1], out_features))
+    y = x.new_empty(_result_shape(x, out_features, window))
     given = {"y": y, "x": _dense(x), "w": _flat(weight), "pattern": _flat(pattern)}
     z = None
     if wants_z:
         z = given["z"] = torch.empty_like(y)
     if bias is not None:
         given["b"] = _flat(bias)
-    _run(
-        matrix_of(weight, out_features, in_features),
-        _forward(bias is not None, activation, wants_z),
-        x.numel() // in_features,
-        given,
-        pattern,
-    )
+    matrix, tokens = _product_of(x, weight, out_features, in_features, window)
+    _run(matrix, _forward(bias is not None, activation, wants_z), tokens, given, pattern)
     return y, z
 
 
@@ -292,10 +343,11 @@ def linear(
     pattern: Tensor,
     out_features: int,
     in_features: int,
+    window: Sequence[int] | None = None,
 ) -> Tensor:
     """The operator of `call`."""
-    _require_operands(x, weight, pattern, out_features, in_features, bias)
-    return _result(x, weight, bias, pattern, out_features, in_features)[0]
+    _require_operands(x, weight, pattern, out_features, in_features, bias, window=window)
+    return _result(x, weight, bias, pattern, out_features, in_features, window=window)[0]
 
 
 @linear.register_fake
@@ -306,9 +358,10 @@ def _(
     pattern: Tensor,
     out_features: int,
     in_features: int,
+    window: Sequence[int] | None = None,
 ) -> Tensor:
-    _require_operands(x, weight, pattern, out_features, in_features, bias)
-    return x.new_empty(*x.shape[:-1], out_features)
+    _require_operands(x, weight, pattern, out_features, in_features, bias, window=window)
+    return x.new_empty(_result_shape(x, out_features, window))
 
 
 @torch.library.custom_op(
@@ -322,10 +375,11 @@ def linear_activated(
     out_features: int,
     in_features: int,
     activation: str,
+    window: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The operator of `call` with an activation, and what that is applied to."""
-    _require_operands(x, weight, pattern, out_features, in_features, bias)
-    y, z = _result(x, weight, bias, pattern, out_features, in_features, activation, True)
+    _require_operands(x, weight, pattern, out_features, in_features, bias, window=window)
+    y, z = _result(x, weight, bias, pattern, out_features, in_features, activation, window, True)
     assert z is not None
     return y, z
 
@@ -339,10 +393,18 @@ def _(
     out_features: int,
     in_features: int,
     activation: str,
+    window: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    _require_operands(x, weight, pattern, out_features, in_features, bias)
-    shape = *x.shape[:-1], out_features
+    _require_operands(x, weight, pattern, out_features, in_features, bias, window=window)
+    shape = _result_shape(x, out_features, window)
     return x.new_empty(shape), x.new_empty(shape)
+
+
+def _tokens_of(x: Tensor, dy: Tensor, window: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+    """Returns copies of both with a row for each token: of images, for each window."""
+    if not window:
+        return x.clone(), dy.clone()
+    return _unfold.rows(x, window).clone(), dy.flatten(2).transpose(1, 2).contiguous()
 
 
 def _without_activation(dy: Tensor, z: Tensor, activation: str) -> Tensor:
@@ -364,6 +426,7 @@ def _gradients(
     wants_bias: bool,
     z: Tensor | None = None,
     activation: str = "",
+    window: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the gradients of x, of the weight's blocks and of the bias; empty tensors
     for those that nobody wants."""
@@ -371,7 +434,7 @@ def _gradients(
     if z is not None and (kept is not None or not (wants_x or wants_weight)):
         dy, z, activation = _without_activation(dy, z, activation), None, ""
     if kept is not None:
-        kept.append((x.detach().clone(), dy.detach().clone()))
+        kept.append(_tokens_of(x.detach(), dy.detach(), window))
     kind, none = weight.dtype, x.new_empty(0)
     total = torch.promote_types(kind, torch.float32)
     dx = torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else none
@@ -379,9 +442,9 @@ def _gradients(
     if wants_weight:
         dw = torch.zeros_like(weight, dtype=total, memory_format=torch.contiguous_format)
     db = weight.new_zeros(out_features, dtype=total) if wants_bias and wants_weight else none
-    tokens = x.numel() // in_features
     if wants_bias and not wants_weight:
-        db = dy.reshape(tokens, out_features).sum(0, dtype=total)
+        features = 1 if window else dy.dim() - 1
+        db = dy.sum([d for d in range(dy.dim()) if d != features], dtype=total)
     if wants_x or wants_weight:
         given = {
             "dy": _dense(dy), "x": _dense(x), "w": _flat(weight), "pattern": _flat(pattern),
@@ -389,7 +452,7 @@ def _gradients(
         }  # fmt: skip
         if z is not None:
             given["z"] = _dense(z)
-        matrix = matrix_of(weight, out_features, in_features)
+        matrix, tokens = _product_of(x, weight, out_features, in_features, window)
         wanted = _backward_of(wants_bias and wants_weight, wants_x, wants_weight, activation)
         empty = _run(matrix, wanted, tokens, given, pattern)
         if wants_weight and empty is not None:
@@ -412,12 +475,13 @@ def linear_backward(
     wants_bias: bool,
     z: Tensor | None = None,
     activation: str = "",
+    window: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The operator of gradients."""
-    _require_operands(x, weight, pattern, out_features, in_features, dy=dy)
+    _require_operands(x, weight, pattern, out_features, in_features, dy=dy, window=window)
     return _gradients(
         dy, x, weight, pattern, out_features, in_features, wants_x, wants_weight, wants_bias,
-        z, activation,
+        z, activation, window,
     )  # fmt: skip
 
 
@@ -434,6 +498,7 @@ def _(
     wants_bias: bool,
     z: Tensor | None = None,
     activation: str = "",
+    window: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     return (
         torch.empty_like(x, memory_format=torch.contiguous_format) if wants_x else x.new_empty(0),
@@ -443,10 +508,14 @@ def _(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    x, weight, bias, pattern, ctx.out_features, ctx.in_features, *activation = inputs
-    ctx.activation = activation[0] if activation else ""
+    """Keeps what a backward pass needs; `_keep_plain` of the operator without an activation."""
+    x, weight, bias, pattern, ctx.out_features, ctx.in_features, ctx.activation, ctx.window = inputs
     ctx.save_for_backward(x, weight, pattern, output[1] if ctx.activation else None)
     ctx.has_bias = bias is not None
+
+
+def _keep_plain(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    _keep(ctx, (*inputs[:-1], "", inputs[-1]), output)
 
 
 def _backward(
@@ -457,7 +526,7 @@ def _backward(
     wants_bias = wants_bias and ctx.has_bias
     dx, dw, db = function(
         dy, x, weight, pattern, ctx.out_features, ctx.in_features,
-        wants_x, wants_weight, wants_bias, z, ctx.activation,
+        wants_x, wants_weight, wants_bias, z, ctx.activation, ctx.window,
     )  # fmt: skip
     wanted = dx if wants_x else None, dw if wants_weight else None, db if wants_bias else None
     return (*wanted, *[None] * (len(ctx.needs_input_grad) - 3))
@@ -467,7 +536,7 @@ def _backward_activated(ctx: Any, dy: Tensor, dz: Tensor | None) -> tuple[Tensor
     return _backward(ctx, dy)
 
 
-linear.register_autograd(_backward, setup_context=_keep)
+linear.register_autograd(_backward, setup_context=_keep_plain)
 linear_activated.register_autograd(_backward_activated, setup_context=_keep)
 
 
@@ -476,7 +545,7 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        wants_z = bool(inputs[-1]) and any(ctx.needs_input_grad)
+        wants_z = bool(inputs[-2]) and any(ctx.needs_input_grad)
         results = _result(*(inputs + (wants_z,)))
         _keep(ctx, inputs, results)
         return results[0]

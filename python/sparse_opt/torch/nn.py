@@ -28,7 +28,7 @@ from sparse_opt import _given, _pattern_updates, _products
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
 from sparse_opt.torch import _linear, _updates
-from sparse_opt.torch._convolutions import Conv1d, Conv2d, Conv3d
+from sparse_opt.torch._convolutions import Conv1d, Conv2d, Conv3d, Convolution
 from sparse_opt.torch._layers import Blocks, Embedding, Linear
 from sparse_opt.torch._new_blocks import Start
 from sparse_opt.torch._replace import densify, marks_of, sparsify
@@ -132,7 +132,8 @@ def compile_kernels(
     in the first step; a line says how far it is once that takes three seconds.
 
     What a layer needs beyond is compiled when it is first needed, as ever: the backward pass
-    of one whose input has no gradient, as that of the first layer of a model.
+    of one whose input has no gradient, as that of the first layer of a model, and all of a
+    convolution, whose kernels are for images of one size.
 
     Args:
       model: whose layers, which lie on a processor.
@@ -153,7 +154,8 @@ def compile_kernels(
     training = _given.flag("training", training)
     kernels = []
     for name, layer in _updates.require_model(model).named_modules():
-        if not isinstance(layer, Linear):
+        # Kernels of convolutions are for images of one size, which a layer does not know.
+        if not isinstance(layer, Linear) or isinstance(layer, Convolution):
             continue
         if not layer.weight.is_cpu:
             raise StepError(

@@ -71,12 +71,52 @@ check("Conv2d", (2, 16, 9, 9), 16, 16, 3, block=16, dtype=torch.bfloat16, bound=
 check("Conv1d", (3, 8, 9), 8, 12, 4, 1, 2)
 check("Conv1d", (8, 9), 8, 12, 1)
 check("Conv3d", (2, 4, 5, 6, 7), 4, 8, (2, 3, 1), 1, (1, 0, 2))
-# CHECK-COUNT-13: Conv{{.*}}: True
+# More images than a kernel takes at once, and odd numbers of them; padding that is wider than a
+# window; rows of windows that are made first (SummedWindows.cpp), in parts and as a whole.
+check("Conv2d", (23, 8, 7, 6), 8, 12, 2, padding="same")
+check("Conv2d", (3, 8, 9, 7), 8, 12, (2, 3), (3, 2), (2, 3))
+check("Conv2d", (3, 8, 9, 7), 8, 12, 1, (2, 3), bias=False)
+check("Conv2d", (3, 8, 9, 7), 8, 12, (1, 3), (2, 1), 1)
+check("Conv2d", (2, 16, 40, 31), 16, 32, 3, 1, 1, block=16, dtype=torch.float32, bound=1e-5, activation="relu")
+check("Conv2d", (5, 32, 12, 13), 32, 16, 5, 1, 2, block=(8, 20), dtype=torch.float32, bound=1e-5)
+check("Conv2d", (2, 16, 20, 20), 16, 16, 3, 2, 1, block=16, dtype=torch.float16, bound=3e-3)
+# CHECK-COUNT-20: Conv{{.*}}: True
 
 layer = nn.Conv2d(4, 4, 3, padding=1, block=2, density=0.5, dtype=torch.double)
 x = torch.randn(2, 4, 5, 5, dtype=torch.double, requires_grad=True)
 print("gradcheck", torch.autograd.gradcheck(layer, (x,)), layer)
 # CHECK-NEXT: gradcheck True Conv2d(4, 4, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1), in_features=36
+
+
+# Parameters that are frozen, and no images.
+for frozen in ("weight", "bias"):
+    getattr(layer, frozen).requires_grad_(False)
+    got = torch.autograd.grad(layer(x).square().sum(), [x, *(p for p in layer.parameters() if p.requires_grad)])
+    weight = layer.dense_weight().detach().view(4, 4, 3, 3).requires_grad_()
+    bias = layer.bias.detach().clone().requires_grad_()
+    z = functional.conv2d(x, weight, bias, padding=1).square().sum()
+    want = torch.autograd.grad(z, [x, weight if frozen == "bias" else bias])
+    if frozen == "bias":
+        layer.take_dense(want[1].flatten(1))
+        want = want[0], layer.weight.detach()
+    print("frozen", frozen, all(distance(a, b) < 1e-12 for a, b in zip(got, want)))
+    getattr(layer, frozen).requires_grad_(True)
+print("none", layer(torch.zeros(0, 4, 5, 5, dtype=torch.double)).shape)
+# CHECK: frozen weight True
+# CHECK-NEXT: frozen bias True
+# CHECK-NEXT: none torch.Size([0, 4, 5, 5])
+
+# Scores of blocks, which regrow by the gradient of the dense weight, of images of two sizes.
+nn.keep_gradients(layer)
+weight = layer.dense_weight().detach().view(4, 4, 3, 3).requires_grad_()
+for size in (5, 6):
+    x = torch.randn(2, 4, size, size, dtype=torch.double)
+    layer(x).square().sum().backward()
+    functional.conv2d(x, weight, layer.bias.detach(), padding=1).square().sum().backward()
+blocks = weight.grad.reshape(2, 2, 18, 2).abs().sum((1, 3))
+print("scores", distance(torch.from_numpy(layer.scores(layer.kept)), blocks) < 1e-6)
+nn.keep_gradients(layer, on=False)
+# CHECK-NEXT: scores True
 
 
 class Net(dense.Module):
@@ -169,6 +209,12 @@ refuse(lambda: nn.Conv2d(4, 8, 3, 0, block=4))
 refuse(lambda: nn.Conv2d(4, 8, 3, block=4)(torch.randn(2, 5, 9, 9)))
 refuse(lambda: nn.Conv2d(4, 8, 3, block=4)(torch.randn(2, 4, 9, 2)))
 refuse(lambda: nn.Conv2d(4, 8, 3, block=4)(3))
+refuse(lambda: nn.Conv2d(4, 8, 3, block=4)(torch.randn(2, 4, 9, 9).double()))
+given = nn.Conv2d(4, 8, 3, block=4)
+operands: Any = (given.weight, None, given.pattern, 8, 36)
+refuse(lambda: torch.ops.sparse_opt.linear(torch.randn(2, 5, 9, 9), *operands, [3, 0, 0, 1, 1] * 2))
+images = torch.randn(2, 4, 9, 9)
+refuse(lambda: torch.ops.sparse_opt.linear_backward(images, images, given.weight, *operands[2:], True, True, False, None, "", [3, 0, 0, 1, 1] * 2))
 refuse(lambda: nn.sparsify(Net(), ["match=grouped block=4x4 density=0.5 dims=row,col,col,col"]))
 refuse(lambda: nn.densify(nn.Conv2d(4, 8, 3, block=4, activation="relu")))
 # CHECK: expected blocks that divide the weight of Conv2d, 8x36, but got 5x5
@@ -178,5 +224,8 @@ refuse(lambda: nn.densify(nn.Conv2d(4, 8, 3, block=4, activation="relu")))
 # CHECK-NEXT: expected an image [images, 4, 2 extents], but got [2, 5, 9, 9]
 # CHECK-NEXT: expected an image of at least [3, 3] with its padding, as windows are, but got [9, 2]
 # CHECK-NEXT: expected an image [images, 4, 2 extents], but got 3
+# CHECK-NEXT: expected an image [images, 4, 2 extents] of torch.float32, but got [2, 4, 9, 9] of torch.float64
+# CHECK-NEXT: expected images whose windows [3, 0, 0, 1, 1, 3, 0, 0, 1, 1] have 36 elements of torch.float32, but got [2, 5, 9, 9] of torch.float32
+# CHECK-NEXT: expected gradients [2, 8, 7, 7] of torch.float32, but got [2, 4, 9, 9] of torch.float32
 # CHECK-NEXT: expected 'match=grouped' to match the weight of a layer that blocks of 4x4 divide, but got grouped.weight (groups)
 # CHECK-NEXT: expected a Conv2d without an activation to densify, but got relu

@@ -11,6 +11,8 @@ namespace mlir::bsr::cpu {
 
 /// Bytes of a cache line.
 constexpr int64_t lineBytes = 64;
+/// How far ahead loops prefetch that read several operands in order.
+constexpr int64_t prefetchedBytes = 1024;
 
 /// What `#bsr.cpu` offers, and what follows from it for kernels.
 struct CPUTarget {

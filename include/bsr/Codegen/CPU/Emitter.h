@@ -37,6 +37,15 @@ public:
   void prefetchMemory(Value memref, ArrayRef<Index> at, int64_t count,
                       bool isWrite);
 
+  /// Prefetches what `op` reads at the point `loops` of its iteration space of
+  /// the arguments of its block, where `shift` has moved at least one of the
+  /// indices there: of vectors of whole cache lines that lie side by side, in
+  /// arguments that a nearer cache does not keep. Not of those in `done`, to
+  /// which it adds what it has prefetched.
+  using Shift = llvm::function_ref<Index(Index)>;
+  void prefetchInputs(linalg::GenericOp op, ArrayRef<Index> loops, Shift shift,
+                      llvm::SmallDenseSet<Value> &done);
+
   /// Memory of a work item.
   Value allocate(ArrayRef<int64_t> shape, Type type);
 

@@ -38,6 +38,13 @@ public:
     memory[getKey(tensor, at)] = value;
   }
 
+  /// Computes before `loop`, in which it is called, what `op` reads at the
+  /// point `loops` of its iteration space that divides or is a function of
+  /// `math` and depends on nothing of `loop`: LLVM does not know that what
+  /// `loop` stores is not what this reads. To be called before anything else
+  /// is read in `loop`.
+  void readBefore(Operation *loop, linalg::GenericOp op, ArrayRef<Index> loops);
+
   /// What the body of `op` yields at the point `loops` of its iteration space.
   /// `accumulators` stand for the init operands; empty, which a reduction is
   /// not evaluated with, reads the inits.
@@ -101,6 +108,7 @@ protected:
                                               ArrayRef<Index> at);
 
 private:
+  void readBefore(Operation *loop, Value tensor, ArrayRef<Index> at);
   Value readUncached(Value tensor, ArrayRef<Index> at);
   /// What a reduction or a product made: the lanes at `at` of what `remember`
   /// was told. Neither is ever computed where it is used.

@@ -55,11 +55,15 @@ private:
 SmallVector<Index> addFeature(ArrayRef<Index> tokens, int64_t dim,
                               Index feature);
 
-/// Emits `op` into `output` for the features that `forFeatures` hands to its
-/// argument: clears them in all rows, then adds the updates in order.
-void emitScatterAdd(
-    Evaluator &e, ScatterAddOp op, Value output,
-    llvm::function_ref<void(llvm::function_ref<void(Index)>)> forFeatures);
+/// Calls its argument's body for features of a row.
+using ForFeatures = llvm::function_ref<void(llvm::function_ref<void(Index)>)>;
+
+/// Clears `row` of what `op` makes, in `output`.
+void emitClearedRow(Evaluator &e, ScatterAddOp op, Value output, Index row,
+                    ForFeatures forFeatures);
+/// Adds the updates of `op` to rows in `output`, which are cleared, in order.
+void emitAddedUpdates(Evaluator &e, ScatterAddOp op, Value output,
+                      ForFeatures forFeatures);
 /// Emits `op` into `output`: a row of the result is one point's.
 void emitGatherRows(Evaluator &e, GatherRowsOp op, Value output,
                     const PatternViews &patterns);

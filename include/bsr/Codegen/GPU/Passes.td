@@ -72,6 +72,76 @@ def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
                            "NVVM::NVVMDialect", "scf::SCFDialect"];
 }
 
+def BSRGatherLaunches : Pass<"bsr-gather-launches", "func::FuncOp"> {
+  let summary = "Move small launches of one element-wise kernel to one place";
+  let description = [{
+    Launches of one element-wise cluster, each of which moves fewer bytes than memory moves
+    while a launch starts, are moved to where the first of their results is used, as many of
+    them as have their operands there: the casts of the weights of all layers to the front of
+    a step, for one. All their results are in memory from there on, so that
+    `bsr-merge-launches`, which runs when buffers have places, can make them one.
+
+    Before:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.gpu} {
+      func.func @step(%a: tensor<64x32xf32>, %b: tensor<64x32xf32>)
+          -> (tensor<64x32xbf16>, tensor<64x32xbf16>) {
+        %0 = tensor.empty() : tensor<64x32xbf16>
+        %1 = bsr.launch @cast ins(%a : tensor<64x32xf32>) outs(%0 : tensor<64x32xbf16>)
+            -> tensor<64x32xbf16>
+        %2 = bsr.launch @negate ins(%1 : tensor<64x32xbf16>) outs(%0 : tensor<64x32xbf16>)
+            -> tensor<64x32xbf16>
+        %3 = bsr.launch @cast ins(%b : tensor<64x32xf32>) outs(%0 : tensor<64x32xbf16>)
+            -> tensor<64x32xbf16>
+        return %2, %3 : tensor<64x32xbf16>, tensor<64x32xbf16>
+      }
+      bsr.cluster private @cast(%x: tensor<64x32xf32>) -> tensor<64x32xbf16>
+          attributes {bsr.kind = "elementwise"} {
+        %0 = arith.truncf %x : tensor<64x32xf32> to tensor<64x32xbf16>
+        bsr.yield %0 : tensor<64x32xbf16>
+      }
+      bsr.cluster private @negate(%x: tensor<64x32xbf16>) -> tensor<64x32xbf16>
+          attributes {bsr.kind = "elementwise"} {
+        %0 = arith.negf %x : tensor<64x32xbf16>
+        bsr.yield %0 : tensor<64x32xbf16>
+      }
+    }
+    ```
+
+    After, the function is:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.gpu} {
+      func.func @step(%a: tensor<64x32xf32>, %b: tensor<64x32xf32>)
+          -> (tensor<64x32xbf16>, tensor<64x32xbf16>) {
+        %0 = tensor.empty() : tensor<64x32xbf16>
+        %1 = bsr.launch @cast ins(%a : tensor<64x32xf32>) outs(%0 : tensor<64x32xbf16>)
+            -> tensor<64x32xbf16>
+        %2 = bsr.launch @cast ins(%b : tensor<64x32xf32>) outs(%0 : tensor<64x32xbf16>)
+            -> tensor<64x32xbf16>
+        %3 = bsr.launch @negate ins(%1 : tensor<64x32xbf16>) outs(%0 : tensor<64x32xbf16>)
+            -> tensor<64x32xbf16>
+        return %3, %2 : tensor<64x32xbf16>, tensor<64x32xbf16>
+      }
+      bsr.cluster private @cast(%x: tensor<64x32xf32>) -> tensor<64x32xbf16>
+          attributes {bsr.kind = "elementwise"} {
+        %0 = arith.truncf %x : tensor<64x32xf32> to tensor<64x32xbf16>
+        bsr.yield %0 : tensor<64x32xbf16>
+      }
+      bsr.cluster private @negate(%x: tensor<64x32xbf16>) -> tensor<64x32xbf16>
+          attributes {bsr.kind = "elementwise"} {
+        %0 = arith.negf %x : tensor<64x32xbf16>
+        bsr.yield %0 : tensor<64x32xbf16>
+      }
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numMoved", "num-moved", "Number of launches that were moved">,
+  ];
+}
+
 def BSRMergeLaunches : Pass<"bsr-merge-launches", "ModuleOp"> {
   let summary = "Join launches of one kernel on independent data";
   let description = [{
