@@ -127,7 +127,8 @@ def check(kind, block, grid, isTransposed, tokens, bits, registers, transpose):
 
 random = np.random.default_rng(0)
 cases = [("f32", *case, tokens, *target, transpose)
-         for (case, tokens, target, transpose) in itertools.product(CASES, TOKENS, TARGETS, (False, True))]
+         for (target, transpose, case, tokens) in itertools.product(TARGETS, (False, True), CASES, TOKENS)]
+# Some numbers of tokens of each case, other ones of the next.
 cases = cases[::3]
 cases += [(kind, *case, tokens, *TARGETS[0], True)
           for kind, case, tokens in itertools.product(("f64", "bf16", "f16"), CASES[:3], (8, 37, 64, 130))]
