@@ -65,15 +65,20 @@ def tensors(name, mark, tokens):
     """What parameters, gradients, moments and the forward pass keep, in MiB."""
     model, _ = make(name, mark)
     ids = torch.randint(0, 30000, (4, tokens // 4))
-    kept = {}
-
-    def note(tensor):
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = model(input_ids=ids, labels=ids).loss
+    loss = model(input_ids=ids, labels=ids).loss
+    # Of the graph, where hooks would have layers keep what they give to hooks.
+    kept, nodes, seen = {}, [loss.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        nodes += [next for next, _ in node.next_functions]
+        found = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+        for tensor in torch.utils._pytree.tree_leaves([found, list(getattr(node, "saved_tensors", ()))]):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                kept[storage.data_ptr()] = storage.nbytes()
     for parameter in model.parameters():
         kept[parameter.untyped_storage().data_ptr()] = 4 * parameter.nbytes
     del loss
