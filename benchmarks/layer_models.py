@@ -115,8 +115,9 @@ def alone(name, mark, tokens, threads, steps):
         for _ in range(int(steps)):
             step()
     else:
-        import transformers  # noqa: F401
+        # A model's own modules are loaded when it is first asked for.
         from sparse_opt.torch import nn  # noqa: F401
+        from transformers import BertForMaskedLM, GPT2LMHeadModel  # noqa: F401
     # ru_maxrss has that of the process that started this one.
     with open("/proc/self/status") as file:
         print(next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) >> 10)
