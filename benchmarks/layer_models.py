@@ -65,15 +65,20 @@ def tensors(name, mark, tokens):
     """What parameters, gradients, moments and the forward pass keep, in MiB."""
     model, _ = make(name, mark)
     ids = torch.randint(0, 30000, (4, tokens // 4))
-    kept = {}
-
-    def note(tensor):
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = model(input_ids=ids, labels=ids).loss
+    loss = model(input_ids=ids, labels=ids).loss
+    # Of the graph, where hooks would have layers keep what they give to hooks.
+    kept, nodes, seen = {}, [loss.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        nodes += [next for next, _ in node.next_functions]
+        found = [getattr(node, name) for name in dir(node) if name.startswith("_saved_")]
+        for tensor in torch.utils._pytree.tree_leaves([found, list(getattr(node, "saved_tensors", ()))]):
+            if isinstance(tensor, torch.Tensor):
+                storage = tensor.untyped_storage()
+                kept[storage.data_ptr()] = storage.nbytes()
     for parameter in model.parameters():
         kept[parameter.untyped_storage().data_ptr()] = 4 * parameter.nbytes
     del loss
@@ -110,8 +115,9 @@ def alone(name, mark, tokens, threads, steps):
         for _ in range(int(steps)):
             step()
     else:
-        import transformers  # noqa: F401
+        # A model's own modules are loaded when it is first asked for.
         from sparse_opt.torch import nn  # noqa: F401
+        from transformers import BertForMaskedLM, GPT2LMHeadModel  # noqa: F401
     # ru_maxrss has that of the process that started this one.
     with open("/proc/self/status") as file:
         print(next(int(line.split()[1]) for line in file if line.startswith("VmHWM")) >> 10)

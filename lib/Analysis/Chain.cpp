@@ -90,8 +90,9 @@ SmallVector<int64_t> Chain::getRows(const Root &root) const {
       root.order, [&](int64_t loop) { return root.shared[loop] < 0; });
 }
 
-void Chain::setProduct(Operation *op) {
+void Chain::setProduct(Operation *op, TargetAttrInterface target) {
   product = op->getResult(0);
+  transposes = target.transposesSums(op);
   auto type = cast<RankedTensorType>(product.getType());
   llvm::append_range(extents, type.getShape());
   if (auto spmm = dyn_cast<SpMMOp>(op))
@@ -116,6 +117,13 @@ SmallVector<int64_t> Chain::getProductRows() const {
       [&](int64_t dim) { return extents[dim] != shape[dim]; });
 }
 
+bool Chain::isTransposed(const Root &root) const {
+  if (!transposes || lanes < 0 || root.isReduction() || root.order.size() < 2 ||
+      getRows(root) != SmallVector<int64_t>{root.order.back()})
+    return false;
+  return root.shared[*(root.order.end() - 2)] == lanes;
+}
+
 //===----------------------------------------------------------------------===//
 // What work items can do
 //===----------------------------------------------------------------------===//
@@ -124,9 +132,10 @@ bool Chain::setLanes(Report report) {
   auto getLast = [](const Root &root) {
     return root.order.empty() ? -1 : root.shared[root.order.back()];
   };
-  lanes = getLast(roots.front());
+  lanes = product ? static_cast<int64_t>(extents.size()) - 1
+                  : getLast(roots.front());
   for (const Root &root : roots)
-    if (getLast(root) != lanes)
+    if (getLast(root) != lanes && !isTransposed(root))
       lanes = -1;
   for (const Root &root : roots) {
     // The rest of the shared loops is outside of the rows, unless a product
@@ -331,10 +340,14 @@ static bool isStoredBefore(const Chain::Root &a, const Chain::Root &b) {
 
 bool Chain::canLieAt(Value value, Value place) const {
   const Root *writer = getProducer(place), *maker = getProducer(value);
-  if (!writer || writer->isReduction() || place.getType() != value.getType() ||
+  if (!writer || writer->isReduction() || isTransposed(*writer) ||
+      place.getType() != value.getType() ||
       (maker && !isStoredBefore(*maker, *writer)))
     return false;
-  // What follows a product and has its type is written where it is read.
+  // What follows a product and has its type is written where it is read, but
+  // before squares are.
+  if (hasTransposed())
+    return false;
   return product ||
          isReadFirst(value, [&](Value other) { return other == place; });
 }

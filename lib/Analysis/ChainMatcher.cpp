@@ -31,8 +31,8 @@ bool ChainMatcher::add(linalg::GenericOp op, IsLeaf isLeaf) {
   return false;
 }
 
-void ChainMatcher::startWith(Operation *op) {
-  setProduct(op);
+void ChainMatcher::startWith(Operation *op, TargetAttrInterface target) {
+  setProduct(op, target);
   auto type = cast<RankedTensorType>(product.getType());
   tensors.try_emplace(product,
                       llvm::to_vector(llvm::seq<int64_t>(type.getRank())));
@@ -62,8 +62,11 @@ bool ChainMatcher::add(Root next) {
     }
   }
   // What follows a product element by element goes over its tokens, whatever it
-  // reads.
-  if (product && !root.isReduction()) {
+  // reads beside it.
+  bool readsMade = llvm::any_of(root.reads, [&](const Read &access) {
+    return access.tensor == product || getProducer(access.tensor);
+  });
+  if (product && !root.isReduction() && !readsMade) {
     ArrayRef<int64_t> at = tensors.find(product)->second;
     AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
     if (cast<ShapedType>(op->getResult(0).getType()).getShape() ==
@@ -138,7 +141,7 @@ std::optional<ChainMatcher> ChainMatcher::match(ArrayRef<Operation *> roots,
                                                 TargetAttrInterface target) {
   ChainMatcher chain;
   if (target.acceptsEpilogue(roots.front())) {
-    chain.startWith(roots.front());
+    chain.startWith(roots.front(), target);
     roots = roots.drop_front();
   }
   for (Operation *root : roots)

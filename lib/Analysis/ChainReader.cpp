@@ -43,7 +43,7 @@ bool ChainReader::readProduct(Operation *op, ArrayRef<int64_t> shared) {
                op->getName().getStringRef() + "' without");
     return false;
   }
-  setProduct(op);
+  setProduct(op, target);
   for (auto [extent, given] : llvm::zip(extents, shared))
     if (given == 1)
       extent = 1;

@@ -78,6 +78,11 @@ static bool isStored(Operation *root, TargetAttrInterface target) {
          (target.acceptsEpilogue(root) || isPointwise(root));
 }
 
+/// True if memory of work items may have `value`: sums that are transposed.
+static bool isKeptByItems(const Chain &chain, Value value) {
+  return value == chain.getProduct() && chain.hasTransposed();
+}
+
 std::optional<ClusterPlan>
 ClusterPlan::match(ClusterOp cluster, TargetAttrInterface target,
                    const DenseSet<Operation *> &stored, Report report) {
@@ -133,7 +138,7 @@ ClusterPlan::match(ClusterOp cluster, TargetAttrInterface target,
     Value value = root->getResult(0);
     if (Value place = findPlace(value))
       plan.places.push_back({value, place});
-    else
+    else if (!isKeptByItems(*plan.chain, value))
       plan.unplaced.push_back(value);
   }
   // A single nest has its own loops.
@@ -238,14 +243,14 @@ static bool readPlaces(ClusterPlan &plan, ClusterOp cluster,
                        TargetAttrInterface target, Report report) {
   for (Operation *root : plan.roots) {
     std::optional<int64_t> number = getRoot(root).getPlace();
-    bool needsPlace = !isResult(root) && isStored(root, target);
+    bool takesPlace = !isResult(root) && isStored(root, target);
     Value value = root->getResult(0), place;
     if (number && *number < static_cast<int64_t>(cluster.getNumResults()))
       place = cluster.getYielded()[*number];
     bool isPlace =
-        place && needsPlace && plan.chain->canLieAt(value, place) &&
+        place && takesPlace && plan.chain->canLieAt(value, place) &&
         !llvm::is_contained(llvm::make_second_range(plan.places), place);
-    if (number ? !isPlace : needsPlace) {
+    if (number ? !isPlace : takesPlace && !isKeptByItems(*plan.chain, value)) {
       report(root, "expected a value that is a result or may lie where one of "
                    "its type will, but got " +
                        (number ? "place " + Twine(*number) : Twine("neither")));

@@ -18,6 +18,15 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// True if `index` is a multiple of `lanes`, as `extent` is: so many elements
+/// fit in a dimension wherever the first one does.
+static bool isWhole(const Sum &index, int64_t lanes, int64_t extent) {
+  return index.isKnown && index.low == index.high && index.low % lanes == 0 &&
+         extent % lanes == 0 &&
+         llvm::all_of(index.coefficients,
+                      [&](auto term) { return term.second % lanes == 0; });
+}
+
 /// Extends `indices`, of the first of `lanes` elements in a row, to all of
 /// them. A vector that does not fit in the last dimension goes on in the next;
 /// in the first one it fits, for a kernel writes nothing behind a buffer.
@@ -39,7 +48,8 @@ void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
               (atoms[atom].extent.value_or(extent + 1) - 1);
     if (std::optional<int64_t> most = getLargest(firsts[dim]))
       last = std::min(last, *most);
-    if (index.isKnown && last + lanes - 1 < extent &&
+    if (index.isKnown &&
+        (last + lanes - 1 < extent || isWhole(index, lanes, extent)) &&
         (!isView || strides[dim] == 1)) {
       index.high += lanes - 1;
       return;

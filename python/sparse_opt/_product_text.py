@@ -23,9 +23,11 @@ class Operands:
       x, y: the types of activations, and of what is made of them.
       product: the type of what a product makes for y.
       feature_dim: the dimension of what products read that has features.
+      given_x: the value that is x.
     """
 
     feature_dim = 1
+    given_x = "%x"
 
     def __init__(self, matrix: Matrix, tokens: int) -> None:
         self.matrix, self.tokens = matrix, tokens
@@ -35,7 +37,7 @@ class Operands:
 
     def read_x(self) -> tuple[str, str]:
         """Returns what products read of x, and its type."""
-        return "%x", self.x
+        return self.given_x, self.x
 
     def made_y(self, product: str) -> str:
         """Returns y by its product."""
@@ -88,6 +90,9 @@ def text_of(
         argument("w", w, of_pattern)
     if wanted.y or wanted.dw or wanted.scores:
         argument("x", x)
+        if wanted.of_x:
+            body.append(_activations.value(wanted.of_x, "%of_x", "%x", x, kind))
+            operands.given_x = "%of_x"
         read, read_type = operands.read_x()
     if wanted.dx or wanted.dw or wanted.scores:
         argument("dy", y)

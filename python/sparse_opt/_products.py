@@ -227,11 +227,13 @@ class Wanted:
     # Of y, or of what gradients are those of: one of `_activations.NAMES`.
     activation: str = ""
     z: bool = False  # what the activation is applied to, which its gradient needs
+    of_x: str = ""  # the activation of x that is multiplied, of the same names
 
     def describe(self) -> str:
         """Returns in words what tells kernels of a matrix apart."""
         parts = [name for name in ("y", "z", "dx", "dw", "bias") if getattr(self, name)]
-        return " ".join([*parts, *filter(None, (self.scores, self.activation))])
+        of_x = f"of {self.of_x}" if self.of_x else ""
+        return " ".join([*parts, *filter(None, (self.scores, self.activation, of_x))])
 
 
 @dataclass(frozen=True)

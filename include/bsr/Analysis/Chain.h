@@ -37,7 +37,9 @@ void emitReport(Operation *op, const Twine &sentence);
 /// A product may come first. The chain is what its work items do with the sums
 /// that they have, element by element: the rows are dimensions of its result,
 /// of a sparse one its features, the shared loops the other dimensions, the
-/// last one the lanes, and there are no sums over rows.
+/// last one the lanes, and there are no sums over rows. Of a product of which
+/// the target can, roots may be transposed: their results have the features
+/// last. Memory of a work item has the sums then that lie nowhere else.
 class Chain {
 public:
   /// True if `value`, the product's result or what a nest stores for later
@@ -80,6 +82,12 @@ public:
   /// result that are rows.
   Value getProduct() const { return product; }
   SmallVector<int64_t> getProductRows() const;
+  /// True if `root`, which follows a product, makes results that have features
+  /// last, across the lanes.
+  bool isTransposed(const Root &root) const;
+  bool hasTransposed() const {
+    return llvm::any_of(roots, [&](const Root &r) { return isTransposed(r); });
+  }
   /// The extents of the shared loops; 1 for one that is a row now.
   ArrayRef<int64_t> getExtents() const { return extents; }
   /// The shared loop of the lanes, or -1 if they run along rows.
@@ -92,7 +100,7 @@ protected:
   static std::optional<Root> getRoot(linalg::GenericOp op, IsLeaf isLeaf);
   /// Makes the result of `op` the product: all of its dimensions but the
   /// features of a sparse one are shared loops.
-  void setProduct(Operation *op);
+  void setProduct(Operation *op, TargetAttrInterface target);
   /// For each dimension of `result`, which `root` makes, its shared loop, or
   /// -1.
   SmallVector<int64_t> getSharedLoops(const Root &root, OpResult result) const;
@@ -110,6 +118,8 @@ protected:
 
   /// The result of the product that the roots follow, if there is one.
   Value product;
+  /// Roots may be transposed.
+  bool transposes = false;
   std::vector<Root> roots;
   /// The extents of the shared loops; 1 for one that is a row now.
   SmallVector<int64_t> extents;

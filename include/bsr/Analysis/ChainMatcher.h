@@ -23,7 +23,7 @@ public:
 
 private:
   bool add(Root root);
-  void startWith(Operation *op);
+  void startWith(Operation *op, TargetAttrInterface target);
   /// Makes the shared loop `number` a row.
   void drop(int64_t number);
   /// Divides the roots into nests.

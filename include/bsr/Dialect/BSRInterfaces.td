@@ -25,6 +25,12 @@ def BSR_TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       no product from memory.
     }], "bool", "acceptsEpilogue", (ins "::mlir::Operation *":$op)>,
     InterfaceMethod<[{
+      True if the epilogue of the product `op` may make results that have the features of
+      the product last, where its vectors run along tokens: work items transpose squares
+      of what they have. Memory that is no result has the sums then.
+    }], "bool", "transposesSums", (ins "::mlir::Operation *":$op), "",
+        [{ return false; }]>,
+    InterfaceMethod<[{
       True if work items keep in registers what an epilogue, or later nests of a chain,
       read of what they made: it is not stored for these, and computed again where
       registers do not have it.

@@ -31,6 +31,9 @@ struct Model : TargetAttrInterface::ExternalModel<Model, CPUAttr> {
   bool acceptsEpilogue(Attribute, Operation *op) const {
     return cpu::acceptsEpilogue(op);
   }
+  bool transposesSums(Attribute attr, Operation *op) const {
+    return cpu::transposesSums(op, CPUTarget(cast<CPUAttr>(attr)));
+  }
   bool hasAttention(Attribute, Operation *) const { return true; }
   bool wantsTokensLast(Attribute) const { return true; }
 };

@@ -109,6 +109,11 @@ private:
   }
   SmallVector<Value> emitRow(const Nest &nest, const Item &item,
                              ArrayRef<Index> rows, ValueRange accumulators);
+  void emitSquare(ArrayRef<Index> place);
+  void prefetchSquares(ArrayRef<Index> place, int64_t features);
+  void storeSquare(ArrayRef<Value> rows, Value output, ArrayRef<Index> place);
+  std::pair<Item, SmallVector<Index>> getSums(ArrayRef<Index> place,
+                                              Index piece) const;
   void prefetchRows(const Nest &nest, const Item &item, ArrayRef<Index> rows);
   void emitNest(const Nest &nest, const Item &item);
   void emitItem(const Item &item);
@@ -157,6 +162,8 @@ SmallVector<Value> ChainEmitter::emitRow(const Nest &nest, const Item &item,
   SmallVector<Value> next;
   SmallVector<std::tuple<Value, Value, SmallVector<Index>>> stores;
   for (const Root *root : nest.roots) {
+    if (chain.isTransposed(*root))
+      continue;
     SmallVector<Index> point = getPoint(*root, item, rows);
     if (root->isSum()) {
       unsigned count = root->op->getNumResults();
@@ -300,6 +307,74 @@ void ChainEmitter::emitItem(const Item &item) {
       e.setBuffer(result, Value());
 }
 
+/// The work item, and the rows in it, of the sums of the product at `place`.
+std::pair<ChainEmitter::Item, SmallVector<Index>>
+ChainEmitter::getSums(ArrayRef<Index> place, Index piece) const {
+  SmallVector<Index> part(place), rows;
+  for (int64_t dim : chain.getProductRows()) {
+    rows.push_back(part[dim]);
+    part[dim] = Index::constant(0);
+  }
+  part.back() = piece;
+  return {getItem(std::move(part), place.back()), rows};
+}
+
+/// Stores `rows`, vectors of features that follow each other, at `place`, that
+/// of the first: squares of them are transposed.
+void ChainEmitter::storeSquare(ArrayRef<Value> rows, Value output,
+                               ArrayRef<Index> place) {
+  int64_t size = e.width;
+  SmallVector<SmallVector<Value>> squares;
+  for (size_t first = 0; first < rows.size(); first += size)
+    squares.push_back(size == 1 ? SmallVector<Value>{rows[first]}
+                                : e.transpose(rows.slice(first, size)));
+  // A token after the other, so that its features are whole cache lines.
+  for (int64_t token : llvm::seq(size))
+    for (auto [number, square] : llvm::enumerate(squares)) {
+      SmallVector<Index> to(place);
+      for (Index &index : to)
+        if (index.lanes)
+          index = index.scalar().plus(token);
+      to.back() = to.back().plus(number * size);
+      to.back().lanes = size > 1;
+      to.back().align = size;
+      e.store(square[token], output, to);
+    }
+}
+
+/// The transposed roots at `place` and the features that follow.
+void ChainEmitter::emitSquare(ArrayRef<Index> place) {
+  auto [item, rows] = getSums(place, Index::constant(0));
+  for (const Root *root : nests.front().roots)
+    for (OpResult result : root->op->getResults()) {
+      Value output = outputs.lookup(result);
+      if (!output || !chain.isTransposed(*root))
+        continue;
+      SmallVector<Value> values;
+      for (int64_t feature : llvm::seq(Epilogue::squareFeatures)) {
+        SmallVector<Index> at = bsr::getPlace(
+            result, getPoint(*root, item, rows.front().plus(feature)));
+        values.push_back(e.broadcast(e.read(result, at)));
+      }
+      storeSquare(values, output,
+                  bsr::getPlace(result, getPoint(*root, item, rows)));
+    }
+}
+
+/// Prefetches what `emitSquare` will write for `features` of the token at
+/// `place`.
+void ChainEmitter::prefetchSquares(ArrayRef<Index> place, int64_t features) {
+  auto [item, rows] = getSums(place, Index::constant(0));
+  for (const Root *root : nests.front().roots)
+    for (OpResult result : root->op->getResults()) {
+      Value output = outputs.lookup(result);
+      if (output && chain.isTransposed(*root))
+        e.prefetchMemory(output,
+                         bsr::getPlace(result, getPoint(*root, item, rows)),
+                         features, /*isWrite=*/true);
+    }
+}
+
 /// The operands and results of the epilogue of `product` that have an element
 /// for each of the product's: what is read there, as a rule, and else what a
 /// prefetch costs nothing.
@@ -312,7 +387,7 @@ SmallVector<Stream> ChainEmitter::getStreams(SpMMOp product) const {
   for (const Root *root : nests.front().roots)
     for (OpResult result : root->op->getResults())
       if (Value output = outputs.lookup(result);
-          output && result.getType() == type &&
+          output && result.getType() == type && !chain.isTransposed(*root) &&
           output != outputs.lookup(product.getY()))
         streams.push_back({output, /*isWritten=*/true});
   return streams;
@@ -322,16 +397,24 @@ SmallVector<Stream> ChainEmitter::getStreams(SpMMOp product) const {
 void ChainEmitter::emitProduct(const PatternViews &patterns) {
   Value product = chain.getProduct(), buffer = outputs.lookup(product);
   e.setBuffer(product, buffer);
-  SmallVector<int64_t> dims = chain.getProductRows();
-  auto epilogue = [&](ArrayRef<Index> place, Index piece) {
-    SmallVector<Index> part(place), rows;
-    for (int64_t dim : dims) {
-      rows.push_back(part[dim]);
-      part[dim] = Index::constant(0);
-    }
-    part.back() = piece;
-    emitRow(nests.front(), getItem(std::move(part), place.back()), rows, {});
+  auto emitSums = [&](ArrayRef<Index> place, Index piece) {
+    auto [item, rows] = getSums(place, piece);
+    emitRow(nests.front(), item, rows, {});
   };
+  auto emitTransposed = [&](ArrayRef<Index> place) { emitSquare(place); };
+  Epilogue epilogue;
+  auto prefetch = [&](ArrayRef<Index> place, int64_t features) {
+    prefetchSquares(place, features);
+  };
+  if (chain.hasTransposed()) {
+    epilogue.square = emitTransposed;
+    epilogue.prefetch = prefetch;
+  }
+  bool hasRows = llvm::any_of(chain.getRoots(), [&](const Root &root) {
+    return !chain.isTransposed(root);
+  });
+  if (hasRows)
+    epilogue.row = emitSums;
   Operation *op = product.getDefiningOp();
   auto spmm = dyn_cast<SpMMOp>(op);
   if (spmm && !scratch.empty())

@@ -2,10 +2,7 @@
 //
 // Loop nests for bsr.spmm.
 
-#include "GatherNest.h"
-#include "LineReader.h"
-#include "PairProducts.h"
-#include "SplitLanes.h"
+#include "SpMMEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -18,125 +15,17 @@ using namespace mlir::bsr::cpu;
 /// Multiply-adds in a step over blocks of one row in order: one block has few.
 static constexpr int64_t maxMultiplyAdds = 32;
 
-namespace {
-/// Gathers: a work item is a row of register tiles of lanes of one token slice,
-/// and lines of blocks of the output. For each line it walks the stored blocks,
-/// with a register tile of `rows` features x `panels` panels of accumulators.
-/// It takes a k-block for all tiles of the line; between k-blocks, partial sums
-/// are kept in the output.
-class SpMMEmitter : GatherNest {
-public:
-  SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              const ProductSchedule &given, Epilogue epilogue, Value ordered,
-              ArrayRef<Stream> streams)
-      : GatherNest(op, e.target, given, !!e.getBuffer(op.getValues()),
-                   !!ordered),
-        e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
-        activations(op.getX().getType().getShape(), op.getFeatureDim()),
-        windows(e, op.getX()), ordered(ordered),
-        streams(tiles.size() > 1 && !rereads && e.target.lanes >= 16
-                    ? streams
-                    : ArrayRef<Stream>()) {}
-  void emit();
-
-private:
-  /// A line of a work item: its token slice, its number and the vectors of
-  /// `e.width` lanes.
-  struct Line {
-    ArrayRef<Index> leading;
-    Index number;
-    ArrayRef<Index> lanes;
-  };
-  /// Features of a line that a tile makes, from `first` on. The first tile
-  /// converts the rows of a k-block, for the others.
-  struct Tile {
-    Index first;
-    int64_t rows;
-    bool prefetches, isFirst;
-    /// How many tiles come before it.
-    Index number;
-  };
-
-  using LaneBody = llvm::function_ref<void(ArrayRef<Index>, Index)>;
-  void emitItems(int64_t tiles,
-                 llvm::function_ref<void(Index, LaneBody)> forLanes);
-  void emitLine(const Line &line);
-  void emitPanels(const Line &line);
-  void emitKBlock(const Line &line, Value low, Value from, Value to);
-  void forTiles(llvm::function_ref<void(const Tile &)> body);
-  void emitTile(const Line &line, const Tile &tile, Value low, Value high,
-                ValueRange inits);
-  /// A block that the sums of a tile take in: its slot, its row of features,
-  /// its number in the view, and in the k-block.
-  struct Block {
-    Index slot, position, number, inKBlock;
-  };
-  SmallVector<Value> emitBlock(const Line &line, const Tile &tile, Value low,
-                               Value first, int64_t i, int64_t count,
-                               ValueRange sums);
-  SmallVector<Value> emitBlocks(const Line &line, const Tile &tile, Value low,
-                                Value from, Value to, int64_t count,
-                                ValueRange sums);
-  Value readX(const Line &line, const Tile &tile, const Block &block,
-              Index feature, int64_t vector);
-  Value readRow(const Line &line, const Index &position, Index feature,
-                Index lane);
-  SmallVector<Index> getRowPlace(const Block &block, Index feature,
-                                 int64_t vector);
-  void prefetchRow(const Line &line, const Index &position, Index feature);
-  void multiply(const Line &line, const Tile &tile, const Block &block,
-                Index feature, MutableArrayRef<Value> sums);
-  void multiplyPair(const Line &line, const Tile &tile, const Block &block,
-                    Index feature, MutableArrayRef<Value> sums);
-  SmallVector<Value> getStart(const Line &line, const Tile &tile);
-  void prepare(Value from, Value to);
-  void copy(Index slot, Index number);
-  void pack(Index slot, Index number);
-  void prefetchNext(const Line &line);
-  void prefetchStreams(const Line &line, const Tile &tile, Index step);
-  void roundSums(const Line &line);
-  void emitEpilogue(const Line &line, Index number);
-
-  SmallVector<Index> getOutPlace(const Line &line, Index first, int64_t number);
-  SmallVector<Index> getSumPlace(const Line &line, Index first, int64_t number);
-  Value readWeight(const Block &block, Index feature, Index output);
-  Value readPair(const Block &block, Index feature, Index output);
-  bool usesPairs() const { return hasPairs && canZip(e.target, e.width); }
-  bool usesSplit() const { return isSplit && e.width == panel; }
-  /// `sums` rounded, with lanes in the order of tokens.
-  Value round(Value sums) {
-    if (usesSplit())
-      return joinLanes(e, sums, outType);
-    return e.convert(usesPairs() ? unzip(e, sums) : sums, outType);
-  }
-  Index getEntry(Index row, Index col);
-  Index getPacked(Index feature, Index output);
-
-  Emitter &e;
-  SpMMOp op;
-  Value output;
-  PatternView view;
-  Epilogue epilogue;
-  Activations activations;
-  LineReader windows;
-  /// The values in the order of the view, [slots, rows, columns], if they are
-  /// put there.
-  Value ordered;
-  ArrayRef<Stream> streams;
-  /// For 16-bit floats, a work item converts the values of a k-block,
-  /// [blocks, entries], or packs them in pairs, once for all tiles, and keeps
-  /// the sums of a line, [features, lanes], which it rounds once.
-  Value wide, total;
-  /// The converted rows of a k-block, [features, lanes].
-  Value rows;
-};
-} // namespace
-
 /// The place of sum `number` of a tile from feature `first` of `line` on.
 SmallVector<Index> SpMMEmitter::getOutPlace(const Line &line, Index first,
                                             int64_t number) {
   int64_t count = line.lanes.size();
+  if (own) {
+    Index lane = Index::constant(line.half * e.width);
+    lane.lanes = e.width > 1;
+    lane.align = e.width;
+    Index row = e.multiplyAdd(line.inGroup, outBlock, first);
+    return {e.multiplyAdd(row, count, Index::constant(number)), lane};
+  }
   Index feature =
       e.multiplyAdd(line.number, outBlock, first.plus(number / count));
   return activations.at(line.leading, feature, line.lanes[number % count]);
@@ -326,6 +215,8 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   block.position = Index::of(loadIndex(e, view.idx, number));
   Index nextSlot, nextPosition;
   block.number = number;
+  if (epilogue.prefetch && isFull)
+    prefetchResults(line, tile, number);
   if (wide || rows)
     block.inKBlock = Index::of(
         arith::SubIOp::create(e.b, e.loc, e.materialize(number), low));
@@ -398,7 +289,8 @@ void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
       e.store(sum, total, getSumPlace(line, tile.first, number));
       continue;
     }
-    e.store(round(sum), output, getOutPlace(line, tile.first, number));
+    e.store(round(sum), own ? own : output,
+            getOutPlace(line, tile.first, number));
   }
 }
 
@@ -413,20 +305,6 @@ void SpMMEmitter::forTiles(llvm::function_ref<void(const Tile &)> body) {
     });
     before += group.count;
   }
-}
-
-/// The share of `step`, counted from the tile's first block on, of what the
-/// epilogue reads and writes of `line`.
-void SpMMEmitter::prefetchStreams(const Line &line, const Tile &tile,
-                                  Index step) {
-  for (auto [row, lane] : getStreamed(e, tile.number, step))
-    for (const Stream &stream : streams)
-      e.prefetchMemory(
-          stream.memref,
-          activations.at(line.leading,
-                         e.multiplyAdd(line.number, outBlock, row),
-                         e.multiplyAdd(lane, 1, line.lanes.front().scalar())),
-          1, stream.isWritten);
 }
 
 /// What the sums of a tile start from: the bias, or zeros.
@@ -455,7 +333,9 @@ void SpMMEmitter::emitKBlock(const Line &line, Value low, Value from,
     for (auto [number, start] : llvm::enumerate(getStart(line, tile)))
       inits.push_back(arith::SelectOp::create(
           e.b, e.loc, isFirst, start,
-          e.load(total ? total : output,
+          e.load(total ? total
+                 : own ? own
+                       : output,
                  getSumPlace(line, tile.first, number))));
     emitTile(line, tile, from, to, inits);
   });
@@ -465,7 +345,7 @@ void SpMMEmitter::roundSums(const Line &line) {
   e.loop(outBlock, {}, [&](Index row, ValueRange) {
     for (int64_t number : llvm::seq(line.lanes.size())) {
       Value sum = e.load(total, getSumPlace(line, row, number));
-      e.store(round(sum), output, getOutPlace(line, row, number));
+      e.store(round(sum), own ? own : output, getOutPlace(line, row, number));
     }
     return SmallVector<Value>();
   });
@@ -484,8 +364,9 @@ void SpMMEmitter::prefetchNext(const Line &line) {
                  e.width);
 }
 
-void SpMMEmitter::emitLine(const Line &line) {
-  Value low = loadIndex(e, view.ptr, line.number);
+void SpMMEmitter::emitLine(const Line &given) {
+  Line line = given;
+  Value low = line.low = loadIndex(e, view.ptr, line.number);
   Value high = loadIndex(e, view.ptr, line.number.plus(1));
   if (e.width == panel)
     prefetchNext(line);
@@ -516,17 +397,15 @@ void SpMMEmitter::emitPanels(const Line &line) {
     Index lane = line.lanes.front().plus(half * e.width);
     lane.lanes = e.width > 1;
     lane.align = e.width;
-    emitLine({line.leading, line.number, lane});
+    emitLine({line.leading, line.number, lane, line.inGroup, half});
   }
 }
 
-/// `number` is that of the first vector.
-void SpMMEmitter::emitEpilogue(const Line &line, Index number) {
-  e.loop(outBlock, {}, [&](Index row, ValueRange) {
-    Index feature = e.multiplyAdd(line.number, outBlock, row);
-    for (auto [vector, lane] : llvm::enumerate(line.lanes))
-      epilogue(activations.at(line.leading, feature, lane),
-               number.plus(vector));
+/// The lines of `group`, which is counted in as many.
+void SpMMEmitter::emitLines(const Line &group) {
+  e.loop(together, {}, [&](Index number, ValueRange) {
+    emitPanels({group.leading, e.multiplyAdd(group.number, together, number),
+                group.lanes, number});
     return SmallVector<Value>();
   });
 }
@@ -537,7 +416,7 @@ void SpMMEmitter::emitItems(
     int64_t tiles, llvm::function_ref<void(Index, LaneBody)> forLanes) {
   SmallVector<int64_t> extents(activations.leading);
   int64_t others = tiles * llvm::product_of(extents);
-  int64_t parts = getParts(lines, others);
+  int64_t groups = lines / together, parts = getParts(groups, others);
   extents.append({tiles, parts});
   e.forall(extents, [&](ArrayRef<Index> at) {
     if (blocks && (isPacked || isWidened))
@@ -547,13 +426,15 @@ void SpMMEmitter::emitItems(
       rows = e.allocate({blocks * inBlock, panels * panel}, sumType);
     if (blocks && (isRounded || hasPairs || isSplit))
       total = e.allocate({outBlock * panels, panel}, sumType);
-    forLines(e, view, lines, parts, at.back(), [&](Index line) {
+    if (!output)
+      own = e.allocate({together * outBlock * panels, panel}, outType);
+    auto emitGroup = [&](Index group) {
       forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {
-        emitPanels({at.drop_back(2), line, lanes});
-        if (epilogue)
-          emitEpilogue({at.drop_back(2), line, lanes}, number);
+        emitLines({at.drop_back(2), group, lanes});
+        emitEpilogue({at.drop_back(2), group, lanes}, number);
       });
-    });
+    };
+    forLines(e, view, groups, parts, at.back(), emitGroup, together);
   });
 }
 
@@ -565,6 +446,7 @@ void SpMMEmitter::emit() {
   if (int64_t tiles = tokens / tile)
     emitItems(tiles, [&](Index item, LaneBody body) {
       llvm::SaveAndRestore width(e.width, panel);
+      llvm::SaveAndRestore full(isFull, true);
       SmallVector<Index> lanes;
       for (int64_t number = 0; number != panels; ++number) {
         Index lane = e.multiplyAdd(item, tile, Index::constant(number * panel));

@@ -19,7 +19,7 @@ using namespace mlir::bsr::cpu;
 
 void cpu::forLines(Emitter &e, const PatternView &view, int64_t lines,
                    int64_t parts, Index part,
-                   llvm::function_ref<void(Index)> body) {
+                   llvm::function_ref<void(Index)> body, int64_t together) {
   if (parts == lines)
     return body(part);
   if (parts == 1) {
@@ -30,8 +30,9 @@ void cpu::forLines(Emitter &e, const PatternView &view, int64_t lines,
     return;
   }
   auto work = [&](Value line) -> Value {
-    return arith::AddIOp::create(e.b, e.loc,
-                                 loadIndex(e, view.ptr, Index::of(line)), line);
+    Index first = e.multiplyAdd(Index::of(line), together, Index::constant(0));
+    return arith::AddIOp::create(e.b, e.loc, loadIndex(e, view.ptr, first),
+                                 line);
   };
   Value total = work(e.constant(lines));
   // The first line that has at least a share of `number` parts before it.

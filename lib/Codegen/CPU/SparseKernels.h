@@ -39,9 +39,11 @@ struct Activations {
 };
 
 /// Calls `body` for the lines of part `part` of `parts` of a pattern view with
-/// `lines` lines, cut so that blocks and lines together are equally many.
+/// `lines` lines, cut so that blocks and lines together are equally many. A
+/// line may be `together` lines of the view.
 void forLines(Emitter &e, const PatternView &view, int64_t lines, int64_t parts,
-              Index part, llvm::function_ref<void(Index)> body);
+              Index part, llvm::function_ref<void(Index)> body,
+              int64_t together = 1);
 
 /// How many parts to cut `lines` in, if each is an item for each of `others`.
 int64_t getParts(int64_t lines, int64_t others);

@@ -21,6 +21,12 @@ static constexpr int64_t minPanels = 16;
 /// written for as many.
 static constexpr int64_t minRows = 4;
 
+/// Features of a block whose sums lie in memory of a work item until they are
+/// transposed: a panel of as many, at most, fits in the first-level cache. Of
+/// lower blocks a square is many lines, and small ones are few multiply-adds,
+/// each with its prefetches.
+static constexpr int64_t minOwnFeatures = 4, maxOwnFeatures = 64;
+
 /// True if the values of `op` can be put in order: they are numbers of one
 /// type, f32 or f64, of one product.
 static bool canOrder(SpMMOp op) {
@@ -137,6 +143,21 @@ ProductSchedule cpu::getSchedule(Operation *op, CPUTarget target) {
                 getElementTypeOrSelf(spmm.getValues().getType()).isF32();
   schedule.rows = isHalf ? block : CPUTarget::tileRows / *schedule.panels;
   return schedule;
+}
+
+bool cpu::transposesSums(Operation *op, CPUTarget target) {
+  auto spmm = dyn_cast<SpMMOp>(op);
+  if (!spmm || !acceptsEpilogue(op) || !gathers(*getSchedule(op, target).walk))
+    return false;
+  int64_t block = getMadeBlock(spmm), square = Epilogue::squareFeatures;
+  View made = getView(!spmm.getTranspose());
+  int64_t features = spmm.getPattern().getType().getNumLines(made) * block;
+  int64_t read =
+      spmm.getPattern().getType().getBlockExtent(getView(spmm.getTranspose()));
+  // With shorter vectors it was not measured: a square is several of them.
+  return target.lanes >= square && std::min(block, read) >= minOwnFeatures &&
+         block <= maxOwnFeatures && features % square == 0 &&
+         (block % square == 0 || square % block == 0);
 }
 
 LogicalResult cpu::verifySchedule(Operation *op, CPUTarget target) {

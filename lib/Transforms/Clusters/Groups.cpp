@@ -197,6 +197,21 @@ static bool isSumOfProduct(Operation *root, const Materialization &roots) {
   return windows && roots.isInlined(windows->product);
 }
 
+/// True if `root`, and nothing else, reads the product that group `number` is,
+/// the last one, and transposes it: then it needs no memory, at the peak of
+/// memory either.
+bool Groups::replacesProduct(size_t number, Operation *root) const {
+  const Group &group = groups[number];
+  if (number + 1 != groups.size() || group.size() != 1 ||
+      !group.front()->hasOneUse() ||
+      !llvm::is_contained(group.front()->getUsers(), root))
+    return false;
+  ChainMatcher chain = *states[number].chain;
+  return chain.add(cast<linalg::GenericOp>(root), [&](Value value) {
+    return roots.isLeaf(value);
+  }) && chain.hasTransposed();
+}
+
 /// Lets `root` join a group that makes or reads one of its inputs: a product
 /// that it can follow, or else the last one that runs when all of the inputs
 /// are there.
@@ -215,7 +230,8 @@ std::optional<size_t> Groups::findGroup(Operation *root,
   }
   llvm::sort(candidates, std::greater<>());
   for (size_t number : candidates)
-    if (number >= firstOpen && isProduct(number) && states[number].chain &&
+    if (isProduct(number) && states[number].chain &&
+        (number >= firstOpen || replacesProduct(number, root)) &&
         follow(number, root, inputs))
       return number;
   for (Value input : inputs)

@@ -45,6 +45,7 @@ private:
   }
   bool join(size_t number, Operation *root, const SetVector<Value> &inputs);
   bool follow(size_t number, Operation *root, const SetVector<Value> &inputs);
+  bool replacesProduct(size_t number, Operation *root) const;
   std::optional<size_t> findGroup(Operation *root,
                                   const SetVector<Value> &inputs);
   void group(Operation *root);

@@ -25,7 +25,7 @@ from torch import Tensor
 from sparse_opt import _images, _products
 from sparse_opt._errors import StepError
 from sparse_opt._products import Matrix, Threads, Wanted
-from sparse_opt.torch import _gpu, _private, _unfold
+from sparse_opt.torch import _gpu, _origins, _private, _unfold
 
 TYPES = {
     torch.float32: "f32", torch.float64: "f64", torch.bfloat16: "bf16", torch.float16: "f16",
@@ -265,19 +265,19 @@ def _forward(bias: bool, activation: str, z: bool) -> Wanted:
 
 
 @functools.cache
-def _backward_of(bias: bool, dx: bool, dw: bool, activation: str) -> Wanted:
-    return Wanted(bias=bias, dx=dx, dw=dw, activation=activation)
+def _backward_of(bias: bool, dx: bool, dw: bool, activation: str, of_x: str = "") -> Wanted:
+    return Wanted(bias=bias, dx=dx, dw=dw, activation=activation, of_x=of_x)
 
 
 def kernels_of(
-    matrix: Matrix, bias: bool, activation: str, trains: bool
+    matrix: Matrix, bias: bool, activation: str, trains: bool, of_x: str = ""
 ) -> list[tuple[Matrix, Wanted]]:
     """Returns the kernels of a layer whose input, weight and bias are trained, or that only
-    computes results."""
+    computes results; its input is the activation `of_x` of another layer."""
     found = [(matrix, _forward(bias, activation, False))]
     if trains:
         found.append((matrix, _forward(bias, activation, bool(activation))))
-        found.append((matrix, _backward_of(bias, True, True, activation)))
+        found.append((matrix, _backward_of(bias, True, True, activation, of_x)))
     return found
 
 
@@ -397,10 +397,13 @@ def _gradients(
     z: Tensor | None = None,
     activation: str = "",
     window: Sequence[int] | None = None,
+    of_x: str = "",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the gradients of x, of the weight's blocks and of the bias; empty tensors
-    for those that nobody wants."""
+    for those that nobody wants. The input is an activation of x, if there is `of_x`."""
     kept = KEPT.get(pattern.data_ptr()) if KEPT else None
+    if of_x and kept is not None:
+        x, of_x = ACTIVATIONS[of_x](x), ""
     if z is not None and (kept is not None or not (wants_x or wants_weight)):
         dy, z, activation = _without_activation(dy, z, activation), None, ""
     if kept is not None:
@@ -423,7 +426,10 @@ def _gradients(
         if z is not None:
             given["z"] = _dense(z)
         matrix, tokens = _product_of(x, weight, out_features, in_features, window)
-        wanted = _backward_of(wants_bias and wants_weight, wants_x, wants_weight, activation)
+        wanted = _backward_of(
+            wants_bias and wants_weight, wants_x, wants_weight, activation,
+            of_x if wants_weight else "",
+        )  # fmt: skip
         empty = _run(matrix, wanted, tokens, given, pattern)
         if wants_weight and empty is not None:
             dw[empty] = 0
@@ -477,9 +483,15 @@ def _(
     )
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Keeps what a backward pass needs; `_keep_plain` of the operator without an activation."""
+def _keep(
+    ctx: Any, inputs: tuple[Any, ...], output: Any, origin: _origins.Origin | None = None
+) -> None:
+    """Keeps what a backward pass needs, of x what it was made of, if that is given;
+    `_keep_plain` of the operator without an activation."""
     x, weight, bias, pattern, ctx.out_features, ctx.in_features, ctx.activation, ctx.window = inputs
+    ctx.of_x = ""
+    if origin is not None:
+        x, ctx.of_x = origin
     ctx.save_for_backward(x, weight, pattern, output[1] if ctx.activation else None)
     ctx.has_bias = bias is not None
 
@@ -494,10 +506,14 @@ def _backward(
     x, weight, pattern, z = ctx.saved_tensors
     wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
     wants_bias = wants_bias and ctx.has_bias
-    dx, dw, db = function(
-        dy, x, weight, pattern, ctx.out_features, ctx.in_features,
-        wants_x, wants_weight, wants_bias, z, ctx.activation, ctx.window,
+    arguments = (
+        weight, pattern, ctx.out_features, ctx.in_features, wants_x, wants_weight, wants_bias, z,
+        ctx.activation, ctx.window,
     )  # fmt: skip
+    if function is _gradients:
+        dx, dw, db = _gradients(dy, x, *arguments, ctx.of_x)
+    else:
+        dx, dw, db = function(dy, ACTIVATIONS[ctx.of_x](x) if ctx.of_x else x, *arguments)
     wanted = dx if wants_x else None, dw if wants_weight else None, db if wants_bias else None
     return (*wanted, *[None] * (len(ctx.needs_input_grad) - 3))
 
@@ -516,9 +532,16 @@ class _Function(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
         wants_z = bool(inputs[-2]) and any(ctx.needs_input_grad)
-        results = _result(*(inputs + (wants_z,)))
-        _keep(ctx, inputs, results)
-        return results[0]
+        y, z = _result(*(inputs + (wants_z,)))
+        # A forward pass that is computed again, for its hooks, has other tensors.
+        knows = inputs[0].is_cpu and not inputs[-1] and not _private.has_saved_tensors_hooks()
+        origin = None
+        if knows and ctx.needs_input_grad[1]:
+            origin = _origins.origin(inputs[0])
+        _keep(ctx, inputs, (y, z), origin)
+        if knows and z is not None:
+            _origins.note(y, z, inputs[-2])
+        return y
 
     @staticmethod
     def backward(ctx: Any, *dy: Tensor) -> tuple[Tensor | None, ...]:

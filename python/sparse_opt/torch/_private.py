@@ -692,6 +692,15 @@ def are_plain(*tensors: torch.Tensor) -> bool:
     )
 
 
+_top_hooks: Any = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+
+
+def has_saved_tensors_hooks() -> bool:
+    """Returns whether hooks see what is kept for backward passes, as those of checkpoints do, or
+    PyTorch does not tell."""
+    return _top_hooks is None or _top_hooks(True) is not None
+
+
 def is_batch_of_gradients(tensor: torch.Tensor) -> bool:
     """Returns whether a tensor is one of those that `is_grads_batched` gives backward passes,
     all at once."""

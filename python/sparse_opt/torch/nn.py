@@ -153,7 +153,12 @@ def compile_kernels(
         raise _given.refusal("a dtype of float32, float64, bfloat16 or float16", dtype)
     training = _given.flag("training", training)
     kernels = []
-    for name, layer in _updates.require_model(model).named_modules():
+    # A layer may read what another one computes an activation of.
+    made: dict[int, set[str]] = {}
+    for layer in _updates.require_model(model).modules():
+        if isinstance(layer, Linear) and layer.activation and training:
+            made.setdefault(layer.out_features, set()).add(layer.activation)
+    for name, layer in model.named_modules():
         # Kernels of convolutions are for images of one size, which a layer does not know.
         if not isinstance(layer, Linear) or isinstance(layer, Convolution):
             continue
@@ -165,7 +170,8 @@ def compile_kernels(
         if dtype is not None:
             matrix = dataclasses.replace(matrix, type=_linear.TYPES[dtype])
         has_bias = layer.bias is not None
-        kernels += _linear.kernels_of(matrix, has_bias, layer.activation, training)
+        for of_x in ("", *sorted(made.get(layer.in_features, ()))):
+            kernels += _linear.kernels_of(matrix, has_bias, layer.activation, training, of_x)
     return _products.prepare(kernels, tokens, _linear.threads())
 
 

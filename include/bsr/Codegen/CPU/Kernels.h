@@ -21,14 +21,33 @@ void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
               const DenseMap<Value, Value> &outputs,
               const PatternViews &patterns);
 
-/// The epilogue of a product, emitted once for each vector of finished sums,
-/// with its index in the result, lanes last, and its number among the vectors
-/// of all lanes.
-using Epilogue = llvm::function_ref<void(ArrayRef<Index> at, Index number)>;
+/// The epilogue of a product, on finished sums.
+struct Epilogue {
+  /// Features that are transposed at once: a cache line of f32.
+  static constexpr int64_t squareFeatures = 16;
+
+  /// Emitted once for each vector, with its index in the result, lanes last,
+  /// and its number among the vectors of all lanes.
+  llvm::function_ref<void(ArrayRef<Index> at, Index number)> row;
+  /// Emitted once for `squareFeatures` of a vector of as many lanes or fewer,
+  /// with the index of the first; null if nothing is transposed.
+  llvm::function_ref<void(ArrayRef<Index> at)> square;
+
+  /// Prefetches where squares of `features` from `at` on, of one token, will be
+  /// written.
+  llvm::function_ref<void(ArrayRef<Index> at, int64_t features)> prefetch;
+
+  explicit operator bool() const { return row || square; }
+  void operator()(ArrayRef<Index> at, Index number) const { row(at, number); }
+};
 
 /// True if an epilogue can run on the sums of the product `op`, of two tensors
 /// or of a pattern: its vectors run along the last dimension of its result.
 bool acceptsEpilogue(Operation *op);
+/// True if an epilogue on the sums of the product `op` may transpose them: work
+/// items of its kernel have all tokens of a vector at whole squares of
+/// features.
+bool transposesSums(Operation *op, CPUTarget target);
 
 /// The nests of single operations.
 void emitPointwise(Emitter &emitter, ArrayRef<Operation *> roots,
