@@ -139,11 +139,13 @@ bool Chain::setLanes(Report report) {
       lanes = -1;
   for (const Root &root : roots) {
     // The rest of the shared loops is outside of the rows, unless a product
-    // goes through them.
+    // goes through them, or each vector lies along the last row.
+    bool isAlongRow =
+        lanes < 0 && !root.order.empty() && root.shared[root.order.back()] < 0;
     bool inRows = false;
     for (int64_t loop : root.order) {
       int64_t shared = root.shared[loop];
-      if (shared >= 0 && shared != lanes && inRows && !product) {
+      if (shared >= 0 && shared != lanes && inRows && !product && !isAlongRow) {
         report(root.op, "expected shared loops outside of rows, but got loop " +
                             Twine(loop) + " inside of one");
         return false;

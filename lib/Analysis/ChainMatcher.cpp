@@ -111,10 +111,21 @@ bool ChainMatcher::add(Root next) {
   for (OpResult result : op->getResults())
     tensors.try_emplace(result, getSharedLoops(root, result));
   auto ignore = [](Operation *, const Twine &) {};
-  if (!setLanes(ignore))
+  if (!setLanes(ignore) || (keepsRowsInside && hasLoopInRow()))
     return false;
   setNests();
   return followsProduct(ignore);
+}
+
+bool ChainMatcher::hasLoopInRow() const {
+  return !product && llvm::any_of(roots, [&](const Root &root) {
+    ArrayRef<int64_t> order = root.order;
+    const auto *row = llvm::find_if(
+        order, [&](int64_t loop) { return root.shared[loop] < 0; });
+    return llvm::any_of(ArrayRef(row, order.end()), [&](int64_t loop) {
+      return root.shared[loop] >= 0 && root.shared[loop] != lanes;
+    });
+  });
 }
 
 void ChainMatcher::setNests() {
@@ -140,6 +151,7 @@ std::optional<ChainMatcher> ChainMatcher::match(ArrayRef<Operation *> roots,
                                                 IsLeaf isLeaf,
                                                 TargetAttrInterface target) {
   ChainMatcher chain;
+  chain.keepsRowsInside = target.keepsInRegisters();
   if (target.acceptsEpilogue(roots.front())) {
     chain.startWith(roots.front(), target);
     roots = roots.drop_front();

@@ -162,6 +162,8 @@ def contractions(p):
     # rows that all are packed before, of one reduced loop and of two, alike and of two sizes.
     contraction(p, "mk,kn->mn", inits=True, m=100, k=1100, n=330)
     contraction(p, "mk,nk->mn", m=100, k=1104, n=336)
+    contraction(p, "mk,nk->mn", inits=True, m=130, k=1101, n=336)
+    contraction(p, "mbk,bnk->mn", m=130, b=3, k=77, n=100)
     contraction(p, "mk,kn->mn", inits=True, m=60, k=70, n=4618)
     contraction(p, "km,kn->mn", m=60, k=70, n=4618)
     contraction(p, "km,kn->mn", inits=True, m=100, k=1100, n=330)

@@ -28,10 +28,14 @@ private:
   void drop(int64_t number);
   /// Divides the roots into nests.
   void setNests();
+  /// True if a shared loop that has no lanes lies inside of a row.
+  bool hasLoopInRow() const;
 
   /// For each dimension of what the roots read and make, its shared loop, or
   /// -1.
   DenseMap<Value, SmallVector<int64_t>> tensors;
+  /// Threads that share a row, not one, go through it.
+  bool keepsRowsInside = false;
 };
 
 } // namespace mlir::bsr

@@ -126,7 +126,9 @@ std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
 void Contraction::transpose(int64_t size) {
   int64_t numRows = (row ? ranges[*row] : 1) * getSize(inner);
   int64_t others = getSize(reduced);
-  if (!dot || others > 32 || ranges[lanes] % size || ranges[*col] < size ||
+  // What is left of squares is gathered.
+  bool isWhole = ranges[lanes] % size == 0 || ranges[lanes] >= 4 * size;
+  if (!dot || others > 32 || !isWhole || ranges[*col] < size ||
       numRows < 4 * CPUTarget::tileRows)
     return;
   dot = false;

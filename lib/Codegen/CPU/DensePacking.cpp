@@ -84,49 +84,67 @@ SmallVector<Index> BroadcastProduct::getVectorPlace(const Lanes &lanes,
   return place;
 }
 
+/// Runs `body` for the summands of `kBlock` along the last loop: for as many at
+/// once as a vector has lanes if `isSquare`, and then for those that are left.
+void BroadcastProduct::forSummands(
+    const KBlock &kBlock, bool isSquare,
+    llvm::function_ref<void(Value step, bool isSquare)> body) {
+  int64_t lanes = e.target.lanes;
+  auto loop = [&](Value low, Value high, bool isSquare) {
+    e.loop(low, high, isSquare ? lanes : 1, {}, [&](Value step, ValueRange) {
+      body(step, isSquare);
+      return SmallVector<Value>();
+    });
+  };
+  if (!isSquare || c.ranges[summands.back()] % lanes == 0)
+    return loop(e.constant(0), kBlock.count, isSquare);
+  Value left =
+      arith::RemUIOp::create(e.b, e.loc, kBlock.count, e.constant(lanes));
+  Value squares = arith::SubIOp::create(e.b, e.loc, kBlock.count, left);
+  loop(e.constant(0), squares, true);
+  loop(squares, kBlock.count, false);
+}
+
 /// Fills `memory` with the vectors of `kBlock` in `lanes` of the column `at`.
 void BroadcastProduct::packVectors(ArrayRef<Index> at, const KBlock &kBlock,
                                    Value memory, const Lanes &lanesOfColumn) {
   AffineMap map = getVectorMap();
   int64_t lanes = e.target.lanes;
-  bool isSquare = c.across && e.width % lanes == 0;
+  bool hasSquares = c.across && e.width % lanes == 0;
   SmallVector<int64_t> extents = c.getExtents(ArrayRef(summands).drop_back());
   e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
-    e.loop(e.constant(0), kBlock.count, isSquare ? lanes : 1, {},
-           [&](Value step, ValueRange) {
-             SmallVector<Index> steps(outer);
-             steps.push_back(Index::of(step));
-             SmallVector<Index> point = getPoint(at, steps, kBlock);
-             if (!isSquare) {
-               Value x = e.convert(e.read(getVectors(), applyMap(map, point)),
-                                   getPackedType(c.vectors));
-               e.store(x, memory,
-                       getVectorPlace(lanesOfColumn, getNumber(steps)));
-               return SmallVector<Value>();
-             }
-             // Vectors along the reduced loop, one for each column.
-             int64_t width = e.width;
-             llvm::SaveAndRestore square(e.width, lanes);
-             Index &last = point[summands.back()];
-             last.lanes = true;
-             last.align = lanes;
-             Index first = point[c.lanes].scalar();
-             for (int64_t col = 0; col != width; col += lanes) {
-               SmallVector<Value> columns;
-               for (int64_t i = 0; i != lanes; ++i) {
-                 point[c.lanes] = first.plus(col + i);
-                 columns.push_back(
-                     e.convert(e.read(getVectors(), applyMap(map, point)),
-                               getPackedType(c.vectors)));
-               }
-               for (auto [i, vector] : llvm::enumerate(e.transpose(columns))) {
-                 steps.back() = Index::of(step).plus(i);
-                 e.store(vector, memory,
-                         getVectorPlace(lanesOfColumn, getNumber(steps), col));
-               }
-             }
-             return SmallVector<Value>();
-           });
+    forSummands(kBlock, hasSquares, [&](Value step, bool isSquare) {
+      SmallVector<Index> steps(outer);
+      steps.push_back(Index::of(step));
+      SmallVector<Index> point = getPoint(at, steps, kBlock);
+      if (!isSquare) {
+        Value x = e.convert(e.read(getVectors(), applyMap(map, point)),
+                            getPackedType(c.vectors));
+        e.store(x, memory, getVectorPlace(lanesOfColumn, getNumber(steps)));
+        return;
+      }
+      // Vectors along the reduced loop, one for each column.
+      int64_t width = e.width;
+      llvm::SaveAndRestore square(e.width, lanes);
+      Index &last = point[summands.back()];
+      last.lanes = true;
+      last.align = lanes;
+      Index first = point[c.lanes].scalar();
+      for (int64_t col = 0; col != width; col += lanes) {
+        SmallVector<Value> columns;
+        for (int64_t i = 0; i != lanes; ++i) {
+          point[c.lanes] = first.plus(col + i);
+          columns.push_back(
+              e.convert(e.read(getVectors(), applyMap(map, point)),
+                        getPackedType(c.vectors)));
+        }
+        for (auto [i, vector] : llvm::enumerate(e.transpose(columns))) {
+          steps.back() = Index::of(step).plus(i);
+          e.store(vector, memory,
+                  getVectorPlace(lanesOfColumn, getNumber(steps), col));
+        }
+      }
+    });
     return SmallVector<Value>();
   });
 }
@@ -157,65 +175,65 @@ void BroadcastProduct::packTile(ArrayRef<Index> at, const KBlock &kBlock,
   // Vectors along the rows of a tile, or along summands, or no vectors.
   bool alongRows =
       c.row && size > 1 && !isCut && !hasPairs && c.isLast(operand, *c.row);
-  bool alongSummands =
-      !alongRows && size <= lanes && c.isLast(operand, summands.back()) &&
-      c.ranges[summands.back()] % lanes == 0 && length % lanes == 0;
+  int64_t extent = c.ranges[summands.back()];
+  bool isWhole = extent % lanes == 0 || (!hasPairs && extent >= 4 * lanes);
+  bool hasSquares = !alongRows && size <= lanes &&
+                    c.isLast(operand, summands.back()) && isWhole &&
+                    (length == extent || length % lanes == 0);
   Type type = getPackedType(operand);
   Index first = e.multiplyAdd(Index::of(tile), size, rows.first);
   SmallVector<int64_t> extents = c.getExtents(ArrayRef(summands).drop_back());
   e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
-    e.loop(e.constant(0), kBlock.count, alongSummands ? lanes : 1, {},
-           [&](Value step, ValueRange) {
-             SmallVector<Index> steps(outer);
-             steps.push_back(Index::of(step));
-             SmallVector<Index> point = getPoint(at, steps, kBlock);
-             auto read = [&](int64_t row) {
-               if (c.row)
-                 point[*c.row] = first.plus(row);
-               return e.convert(e.read(getRows(), applyMap(map, point)), type);
-             };
-             auto store = [&](Value value, int64_t step, int64_t row) {
-               SmallVector<Index> place =
-                   getRowPlace(rows, packed, getNumber(steps).plus(step), row);
-               place.back().lanes = isa<VectorType>(value.getType());
-               e.store(value, rows.packed, place);
-             };
-             if (alongRows) {
-               llvm::SaveAndRestore width(e.width, size);
-               point[*c.row] = first;
-               point[*c.row].lanes = true;
-               Value value = e.read(getRows(), applyMap(map, point));
-               store(e.broadcast(e.convert(value, type)), 0, 0);
-             } else if (alongSummands) {
-               llvm::SaveAndRestore width(e.width, lanes);
-               Index &last = point[summands.back()];
-               last.lanes = lanes > 1;
-               last.align = lanes;
-               SmallVector<Value> vectors;
-               for (int64_t row = 0; row != size; ++row)
-                 vectors.push_back(e.broadcast(read(row)));
-               vectors.append(lanes - size,
-                              e.broadcast(arith::ConstantOp::create(
-                                  e.b, e.loc, e.b.getZeroAttr(type))));
-               if (hasPairs) {
-                 for (int64_t row = 0; row != size; ++row)
-                   store(vectors[row], 0, row);
-                 return SmallVector<Value>();
-               }
-               SmallVector<Value> columns = e.transpose(vectors);
-               llvm::SaveAndRestore column(e.width, size);
-               for (auto [number, column] : llvm::enumerate(columns)) {
-                 if (size != lanes)
-                   column = vector::ExtractStridedSliceOp::create(
-                       e.b, e.loc, column, 0, size, 1);
-                 store(column, number, 0);
-               }
-             } else {
-               for (int64_t row = 0; row != size; ++row)
-                 store(read(row), 0, row);
-             }
-             return SmallVector<Value>();
-           });
+    forSummands(kBlock, hasSquares, [&](Value step, bool isSquare) {
+      SmallVector<Index> steps(outer);
+      steps.push_back(Index::of(step));
+      SmallVector<Index> point = getPoint(at, steps, kBlock);
+      auto read = [&](int64_t row) {
+        if (c.row)
+          point[*c.row] = first.plus(row);
+        return e.convert(e.read(getRows(), applyMap(map, point)), type);
+      };
+      auto store = [&](Value value, int64_t step, int64_t row) {
+        SmallVector<Index> place =
+            getRowPlace(rows, packed, getNumber(steps).plus(step), row);
+        place.back().lanes = isa<VectorType>(value.getType());
+        e.store(value, rows.packed, place);
+      };
+      if (alongRows) {
+        llvm::SaveAndRestore width(e.width, size);
+        point[*c.row] = first;
+        point[*c.row].lanes = true;
+        Value value = e.read(getRows(), applyMap(map, point));
+        return store(e.broadcast(e.convert(value, type)), 0, 0);
+      }
+      if (!isSquare) {
+        for (int64_t row = 0; row != size; ++row)
+          store(read(row), 0, row);
+        return;
+      }
+      llvm::SaveAndRestore width(e.width, lanes);
+      Index &last = point[summands.back()];
+      last.lanes = lanes > 1;
+      last.align = lanes;
+      SmallVector<Value> vectors;
+      for (int64_t row = 0; row != size; ++row)
+        vectors.push_back(e.broadcast(read(row)));
+      if (hasPairs) {
+        for (int64_t row = 0; row != size; ++row)
+          store(vectors[row], 0, row);
+        return;
+      }
+      vectors.append(lanes - size, e.broadcast(arith::ConstantOp::create(
+                                       e.b, e.loc, e.b.getZeroAttr(type))));
+      SmallVector<Value> columns = e.transpose(vectors);
+      llvm::SaveAndRestore column(e.width, size);
+      for (auto [number, column] : llvm::enumerate(columns)) {
+        if (size != lanes)
+          column = vector::ExtractStridedSliceOp::create(e.b, e.loc, column, 0,
+                                                         size, 1);
+        store(column, number, 0);
+      }
+    });
     return SmallVector<Value>();
   });
 }

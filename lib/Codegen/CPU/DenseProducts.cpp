@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/SaveAndRestore.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -56,6 +57,8 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
     bool isWhole =
         c.across || (extent % e.target.lanes == 0 && length >= e.target.lanes);
     length = llvm::alignTo(length, isWhole ? e.target.lanes : unroll);
+    // All k-blocks, and so the last one, are of whole steps.
+    unroll = std::gcd(unroll, length);
   }
   numSummands = length * c.getSize(ArrayRef(summands).drop_back());
 }

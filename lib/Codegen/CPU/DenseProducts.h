@@ -127,6 +127,8 @@ private:
   SmallVector<Index> getRowPlace(const Rows &rows, ArrayRef<Index> tile,
                                  Index summand, int64_t row);
   SmallVector<Index> getTilePlace(const Rows &rows, Index first, Index summand);
+  void forSummands(const KBlock &kBlock, bool isSquare,
+                   llvm::function_ref<void(Value step, bool isSquare)> body);
   Index getNumber(ArrayRef<Index> steps);
   Index getInner(ArrayRef<Index> at);
   SmallVector<Index> getPoint(ArrayRef<Index> at, ArrayRef<Index> steps,

@@ -9,6 +9,7 @@
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::bsr {
@@ -50,6 +51,25 @@ static bool isReadInPanels(Value value, int64_t panel) {
   });
 }
 
+/// True if `cluster` sums up tokens of one feature after the other, alone or
+/// with what it makes of the sums: of each panel it would read one row.
+static bool sumsAlongLanes(ClusterOp cluster) {
+  return llvm::any_of(
+      cluster.getBody().front().getOps<linalg::GenericOp>(),
+      [](linalg::GenericOp op) {
+        RootAttr root = attrs::root.get(op);
+        if (op.getNumReductionLoops() == 0 || op.getNumDpsInputs() != 1 ||
+            (root && root.getIsTotal()))
+          return false;
+        AffineMap map = op.getIndexingMapsArray().front();
+        if (map.getNumResults() < 3)
+          return false;
+        auto lane = dyn_cast<AffineDimExpr>(map.getResults().back());
+        return lane && op.getIteratorTypesArray()[lane.getPosition()] ==
+                           utils::IteratorType::reduction;
+      });
+}
+
 /// True if `use` is that of a kernel which takes panels of `panel` lanes.
 static bool takesPanels(OpOperand &use, int64_t panel, SymbolTable &symbols) {
   auto launch = dyn_cast<LaunchOp>(use.getOwner());
@@ -57,7 +77,8 @@ static bool takesPanels(OpOperand &use, int64_t panel, SymbolTable &symbols) {
       launch ? symbols.lookup<ClusterOp>(launch.getKernel()) : ClusterOp();
   unsigned number = use.getOperandNumber();
   return launch && (!cluster || number >= launch.getInputs().size() ||
-                    isReadInPanels(cluster.getArgument(number), panel));
+                    (isReadInPanels(cluster.getArgument(number), panel) &&
+                     !sumsAlongLanes(cluster)));
 }
 
 /// True if `result`, which `cluster` returns as `computed`, is an activation

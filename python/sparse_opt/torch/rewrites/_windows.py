@@ -33,18 +33,38 @@ def _per_dim(values: Sequence[int] | int, count: int) -> list[int]:
 def _pad(x: torch.Tensor, dim: int, low: int, high: int, value: Any) -> Any:
     if not low and not high:
         return x
-    behind = x.dim() - 1 - dim
-    return aten.constant_pad_nd(x, [0, 0] * behind + [low, high], value)
+    if min(low, high) < 0:
+        behind = x.dim() - 1 - dim
+        return aten.constant_pad_nd(x, [0, 0] * behind + [low, high], value)
+    # A concatenation is written in one pass, a padding in two.
+    shapes = [[*x.shape[:dim], n, *x.shape[dim + 1 :]] for n in (low, high) if n]
+    parts = [x.new_full(shape, value) for shape in shapes]
+    return torch.cat([*parts[: low > 0], x, *parts[low > 0 :]], dim)
+
+
+def _left_over(length: int, stride: int) -> int:
+    """Returns how many elements are missing from the last `stride` of them."""
+    return -length % stride
 
 
 def _slices(
     x: torch.Tensor, dim: int, count: int, out: int, stride: int, step: int
 ) -> list[torch.Tensor]:
-    """Returns for each place of a window those elements of `out` windows."""
-    last = (out - 1) * stride + 1
-    return [
-        aten.slice.Tensor(x, dim, i * step, i * step + last, stride) for i in range(count)
-    ]
+    """Returns for each place of a window those elements of `out` windows.
+
+    Of a stride above one, elements whose places have one remainder are a tensor of their own,
+    of which the windows are slices: gradients of these are sums and one concatenation.
+    """
+    if stride == 1:
+        return [x.narrow(dim, i * step, out) for i in range(count)]
+    rows = (count - 1) * step // stride + out
+    length = rows * stride
+    if length < x.shape[dim]:
+        x = x.narrow(dim, 0, length)
+    x = _pad(x, dim, 0, length - x.shape[dim], 0)
+    phases = x.reshape([*x.shape[:dim], rows, stride, *x.shape[dim + 1 :]]).unbind(dim + 1)
+    places = [divmod(i * step, stride) for i in range(count)]
+    return [phases[phase].narrow(dim, row, out) for row, phase in places]
 
 
 class _Pool:
@@ -64,7 +84,8 @@ class _Pool:
         self.high = max((self.out - 1) * stride + span - length - padding, 0)
 
     def slices(self, x: torch.Tensor, dim: int, fill: Any) -> list[torch.Tensor]:
-        x = _pad(x, dim, self.padding, self.high, fill)
+        high = self.high + _left_over(self.length + self.padding + self.high, self.stride)
+        x = _pad(x, dim, self.padding, high, fill)
         return _slices(x, dim, self.kernel, self.out, self.stride, self.step)
 
     def counts(self, with_padding: bool) -> list[int]:
@@ -306,9 +327,20 @@ def _convolution(
     if line:
         y = line.convolve(x, weight)
     else:
-        for d, padding_of in enumerate(paddings):
-            x = _pad(x, d + 2, padding_of, padding_of, 0)
-        y = _of_groups(x, weight, strides, steps, groups)
+        size = x.shape[2:]
+        for d, (padding, stride_of) in enumerate(zip(paddings, strides), 2):
+            more = 0
+            if padding:
+                more = _left_over(x.shape[d] + 2 * padding, stride_of)
+            x = _pad(x, d, padding, padding + more, 0)
+        out = [
+            (n - step * (k - 1) - 1) // stride_of + 1
+            for n, k, stride_of, step in zip(
+                (n + 2 * padding for n, padding in zip(size, paddings)),
+                weight.shape[2:], strides, steps,
+            )
+        ]  # fmt: skip
+        y = _of_groups(x, weight, out, strides, steps, groups)
     return y if bias is None else y + bias.view([-1] + [1] * dims)
 
 
@@ -368,16 +400,13 @@ def _turned(weight: torch.Tensor, groups: int) -> torch.Tensor:
 def _of_groups(
     x: torch.Tensor,
     weight: torch.Tensor,
+    out: Sequence[int],
     strides: Sequence[int],
     steps: Sequence[int],
     groups: int,
 ) -> torch.Tensor:
-    """Convolves the channels of each group."""
+    """Convolves the channels of each group, in `out` windows."""
     kernel = weight.shape[2:]
-    out = [
-        (n - step * (k - 1) - 1) // stride + 1
-        for n, k, stride, step in zip(x.shape[2:], kernel, strides, steps)
-    ]
     ins, outs = weight.shape[1], weight.shape[0] // groups
     if ins == 1 and groups > 1:
         # A product of numbers, for each channel its own.
