@@ -4,6 +4,7 @@
 // arithmetic.
 
 #include "bsr/Codegen/CPU/Passes.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -25,6 +26,10 @@ using namespace mlir;
 static void replaceTypes(Operation *op) {
   Builder b(op->getContext());
   AttrTypeReplacer replacer;
+  // The instruction that multiplies tiles of bf16 takes these as they are.
+  replacer.addReplacement([&](amx::TileType type) {
+    return std::make_pair(Type(type), WalkResult::skip());
+  });
   replacer.addReplacement([&](BFloat16Type) -> Type { return b.getI16Type(); });
   replacer.addReplacement([&](FloatAttr attr) -> std::optional<Attribute> {
     if (!attr.getType().isBF16())

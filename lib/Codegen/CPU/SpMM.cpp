@@ -6,6 +6,7 @@
 #include "LineReader.h"
 #include "PairProducts.h"
 #include "SplitLanes.h"
+#include "TileProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -38,7 +39,7 @@ public:
         streams(tiles.size() > 1 && !rereads && e.target.lanes >= 16
                     ? streams
                     : ArrayRef<Stream>()) {}
-  void emit();
+  void emit(bool isRest);
 
 private:
   /// A line of a work item: its token slice, its number and the vectors of
@@ -557,12 +558,12 @@ void SpMMEmitter::emitItems(
   });
 }
 
-/// Full register tiles of lanes, then what is left, in powers of two.
-void SpMMEmitter::emit() {
+/// Full register tiles of lanes, then the rest, or just that: powers of two.
+void SpMMEmitter::emit(bool isRest) {
   if (ordered)
     emitOrderedValues(e, op, view, ordered);
   int64_t tokens = activations.tokens, tile = panels * panel;
-  if (int64_t tiles = tokens / tile)
+  if (int64_t tiles = isRest ? 0 : tokens / tile)
     emitItems(tiles, [&](Index item, LaneBody body) {
       llvm::SaveAndRestore width(e.width, panel);
       SmallVector<Index> lanes;
@@ -592,6 +593,8 @@ void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
                            const PatternViews &patterns,
                            const ProductSchedule &schedule, Epilogue epilogue,
                            Value ordered, ArrayRef<Stream> streams) {
-  SpMMEmitter(e, op, output, patterns, schedule, epilogue, ordered, streams)
-      .emit();
+  bool isTiled = emitTiledSpMM(e, op, output, patterns, epilogue, ordered);
+  SpMMEmitter(e, op, output, patterns, schedule, epilogue,
+              isTiled ? Value() : ordered, streams)
+      .emit(/*isRest=*/isTiled);
 }
