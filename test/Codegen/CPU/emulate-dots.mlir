@@ -45,7 +45,7 @@ module attributes {bsr.target = #bsr.cpu<bf16_tiles = emulated>} {
   // A tile is its rows. Each row of sums takes two sums of products, of the lower and of the upper numbers of pairs, and
   // loops carry rows.
   // CHECK-LABEL: func @tiles
-  // CHECK-NOT:     amx
+  // CHECK-NOT:     amx.
   // CHECK:         scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>)
   // CHECK:           vector.load %{{.*}} : memref<4x4xbf16>, vector<4xbf16>
   // CHECK:           scf.for
@@ -57,7 +57,7 @@ module attributes {bsr.target = #bsr.cpu<bf16_tiles = emulated>} {
   // CHECK:             arith.addf
   // CHECK:         vector.store %{{.*}} : memref<2x16xf32>, vector<16xf32>
   // CHECK:         vector.store %{{.*}} : memref<2x16xf32>, vector<16xf32>
-  // CHECK-NOT:     amx
+  // CHECK-NOT:     amx.
   func.func @tiles(%a: memref<4x4xbf16>, %b: memref<2x32xbf16>, %y: memref<2x16xf32>, %n: index) {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
