@@ -166,15 +166,16 @@ def find_loops(code):
 
 
 def count(code, function, inner=False):
-    """The counts of `code`, a part of `function`. What goes to the stack and only tiles read there is no spill."""
-    reloaded = {i.memory for i in function if i.is_spill and not i.is_store}
+    """The counts of `code`, a part of `function`. What only tiles read from the stack, or write there, is no spill."""
+    places = [{i.memory for i in function if i.is_spill and i.is_store == is_store} for is_store in (False, True)]
+    spilled = places[0] & places[1]
     return Counts(
         madds=sum(instruction.is_multiply_add for instruction in code),
         instructions=len(code),
         loads=sum(i.loads for i in code),
         stores=sum(i.stores for i in code),
         tiles=sum(i.is_tile and not i.is_store for i in code),
-        spills=sum(i.is_spill and i.memory in reloaded or inner and i.is_tile and i.is_store for i in code))
+        spills=sum(i.is_spill and i.memory in spilled or inner and i.is_tile and i.is_store for i in code))
 
 
 def find_main_loop(functions):

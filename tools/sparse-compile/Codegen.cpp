@@ -104,10 +104,11 @@ bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
   const MCSubtargetInfo &info = *machine.getMCSubtargetInfo();
   auto get = [&](int64_t bits, int64_t registers, StringRef dots) {
     bool hasDots = !dots.empty() && info.checkFeatures(dots);
-    return VectorUnit{bits, registers, hasDots,
-                      hasDots && !hasSlowDots(machine.getTargetCPU()),
-                      machine.getTargetTriple().isX86() && bits == 512 &&
-                          info.checkFeatures("+amx-tile,+amx-bf16")};
+    return VectorUnit{
+        bits, registers, hasDots,
+        hasDots && !hasSlowDots(machine.getTargetCPU()),
+        machine.getTargetTriple().isX86() && bits == 512 &&
+            info.checkFeatures("+amx-tile,+amx-bf16,+avx512bf16")};
   };
   if (machine.getTargetTriple().isAArch64()) // NEON
     return get(128, 32, "+bf16");

@@ -42,6 +42,17 @@ Value TileBuilder::multiplyAdd(Value a, Value b, Value tile) {
   return amx::TileMulFOp::create(e.b, e.loc, sums, a, b, tile);
 }
 
+Value TileBuilder::convert(Value vector, Type to) {
+  if (!to.isBF16())
+    return e.convert(vector, to);
+  auto type = cast<VectorType>(vector.getType());
+  return arith::TruncFOp::create(
+      e.b, e.loc, Type(type.clone(to)), vector,
+      arith::RoundingModeAttr::get(e.b.getContext(),
+                                   arith::RoundingMode::to_nearest_even),
+      arith::FastMathFlagsAttr());
+}
+
 static bool isBF16(Value tensor) {
   return getElementTypeOrSelf(tensor.getType()).isBF16();
 }

@@ -33,6 +33,9 @@ public:
   void store(Value sums, Value memref, ArrayRef<Index> at);
   /// `sums + a * b`, of pairs of rows of `b`.
   Value multiplyAdd(Value a, Value b, Value sums);
+  /// A vector of sums of tiles, as they are, in type `to`: none of them is
+  /// subnormal, so that `bsr-expand-bf16` may round them by an instruction.
+  Value convert(Value sums, Type to);
 
 private:
   Emitter &e;

@@ -213,7 +213,7 @@ void TileEmitter::storeTile(Index number, Index slot, Index streamedFeature,
   Index col = asLanes(isTransposed ? streamedFeature : stationaryFeature);
   if (!isTransposed) {
     e.loop(tileSize, {}, [&](Index i, ValueRange) {
-      e.store(e.convert(load(i), outType), output,
+      e.store(tiles.convert(load(i), outType), output,
               {slot, e.multiplyAdd(i, 1, row), col});
       return SmallVector<Value>();
     });
@@ -223,7 +223,7 @@ void TileEmitter::storeTile(Index number, Index slot, Index streamedFeature,
   for (int64_t i : llvm::seq(tileSize))
     rows.push_back(load(Index::constant(i)));
   for (auto [i, sums] : llvm::enumerate(e.transpose(rows)))
-    e.store(e.convert(sums, outType), output, {slot, row.plus(i), col});
+    e.store(tiles.convert(sums, outType), output, {slot, row.plus(i), col});
 }
 
 /// Blocks `numbers` of a line, whose strip begins at feature `strip` of each.

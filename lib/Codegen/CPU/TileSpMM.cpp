@@ -184,13 +184,17 @@ void TileEmitter::roundSums(const Group &group) {
                                   e.multiplyAdd(group.first, 1, row));
     Index lane = Index::constant(0);
     lane.lanes = true;
-    Value sum = unzip(e, e.load(total, {row, lane}));
-    if (op.getBias())
-      sum = arith::AddFOp::create(
-          e.b, e.loc, sum,
-          e.broadcast(
-              e.convert(e.read(op.getBias(), {feature}), e.b.getF32Type())));
-    e.store(e.convert(sum, outType), output,
+    Value sum = e.load(total, {row, lane});
+    if (op.getBias()) {
+      Value bias = e.read(op.getBias(), {feature});
+      sum = e.convert(
+          arith::AddFOp::create(e.b, e.loc, sum,
+                                e.broadcast(e.convert(bias, e.b.getF32Type()))),
+          outType);
+    } else {
+      sum = tiles.convert(sum, outType);
+    }
+    e.store(unzip(e, sum), output,
             activations.at(group.leading, feature, group.lane));
     return SmallVector<Value>();
   });

@@ -77,7 +77,7 @@ tile, kept, read = one("tileloadd", "(%rsp,%rax), %tmm0"), one("tilestored", "%t
 assert tile.is_tile and tile.loads and kept.is_tile and kept.is_store and read.is_multiply_add and not read.is_tile
 counts = machine_code.count([tile, kept, read, spill, strip], [tile, kept, read, spill, strip, reload], inner=True)
 assert (counts.madds, counts.tiles, counts.stores, counts.spills) == (1, 1, 3, 2)
-assert not machine_code.count([spill, tile], [spill, tile]).spills
+assert not machine_code.count([spill, tile], [spill, tile]).spills and not machine_code.count([kept, reload], [kept, reload]).spills
 loop = [one("vfmadd231ps", "%ymm0, %ymm1, %ymm2"), one("jne", "0x10 <f+0x10>")]
 code = [Instruction(0x10 + 4 * i, *instruction[1:]) for i, instruction in enumerate(loop)]
 assert machine_code.find_loops(code) == [(0, 2)]

@@ -32,9 +32,9 @@ module attributes {bsr.target = #bsr.cpu<vector_bits = 512, num_registers = 32, 
 // CHECK-COUNT-4:     amx.tile_mulf
 // CHECK-COUNT-4:   amx.tile_store %[[SUMS]]
 // CHECK:           %[[SUM:.*]] = vector.load %[[SUMS]]{{.*}} vector<64xf32>
-// CHECK:           vector.shuffle %[[SUM]], %[[SUM]] [0, 1, 2, 3, 16, 17, 18, 19, 4, 5
-// CHECK:           arith.truncf
-// CHECK:           vector.store %{{.*}}, %[[Y]]
+// CHECK:           %[[ROUNDED:.*]] = arith.truncf %[[SUM]] to_nearest_even
+// CHECK:           %[[TOKENS:.*]] = vector.shuffle %[[ROUNDED]], %[[ROUNDED]] [0, 1, 2, 3, 16, 17, 18, 19, 4, 5
+// CHECK:           vector.store %[[TOKENS]], %[[Y]]
 bsr.cluster private @forward(%p: !small, %w: tensor<5x16x16xbf16>, %x: tensor<32x256xbf16>) -> tensor<64x256xbf16> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 : !small, tensor<5x16x16xbf16>, tensor<32x256xbf16> -> tensor<64x256xbf16>
   bsr.yield %y : tensor<64x256xbf16>

@@ -212,7 +212,9 @@ def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
     bf16 apart where it selects between two. From and to f64 it goes by way of f32,
     and is rounded once. Arithmetic on bf16 must have been emulated in f32 before
     (`arith-emulate-unsupported-floats`); `x86vector.avx512.dot` gets its operands back as bf16,
-    and tiles are of bf16.
+    and tiles are of bf16. For a target with `bf16_tiles = amx`, a rounding that says how it
+    rounds (`to_nearest_even`) is of numbers of which none is subnormal: the processor's
+    instruction rounds them.
 
     Before:
 
