@@ -34,13 +34,23 @@ def program(br, bc, tokens, slots):
     p = f"!bsr.pattern<{rows}x{cols}, block = {br}x{bc}, slots = {slots}>"
     w, x, y = f"tensor<{slots}x{br}x{bc}xbf16>", f"tensor<{rows}x{tokens}xbf16>", f"tensor<{cols}x{tokens}xbf16>"
     return f"""
+#id = affine_map<(i, j) -> (i, j)>
 func.func @step(%p: {p} {{bsr.name = "w"}}, %w: {w} {{bsr.name = "values", bsr.role = "batch"}},
                 %x: {x} {{bsr.name = "x", bsr.role = "batch"}}, %dy: {y} {{bsr.name = "dy", bsr.role = "batch"}})
-    -> ({y} {{bsr.name = "y"}}, {x} {{bsr.name = "dx"}}, {w} {{bsr.name = "dw"}}) {{
+    -> ({y} {{bsr.name = "y"}}, {y} {{bsr.name = "relu"}}, {x} {{bsr.name = "dx"}}, {w} {{bsr.name = "dw"}}) {{
   %y = bsr.spmm %p, %w, %x feature_dim = 0 : {p}, {w}, {x} -> {y}
+  %e = tensor.empty() : {y}
+  %relu = linalg.generic {{indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}}
+      ins(%y, %dy : {y}, {y}) outs(%e : {y}) {{
+  ^bb0(%a: bf16, %b: bf16, %o: bf16):
+    %zero = arith.constant 0.0 : bf16
+    %max = arith.maximumf %a, %zero : bf16
+    %sum = arith.addf %max, %b : bf16
+    linalg.yield %sum : bf16
+  }} -> {y}
   %dx = bsr.spmm %p, %w, %dy transpose feature_dim = 0 : {p}, {w}, {y} -> {x}
   %dw = bsr.sddmm %p, %x, %dy feature_dim = 0 : {p}, {x}, {y} -> {w}
-  return %y, %dx, %dw : {y}, {x}, {w}
+  return %y, %relu, %dx, %dw : {y}, {y}, {x}, {w}
 }}"""
 
 
@@ -86,6 +96,10 @@ def check(way, br, bc, tokens):
         got = compiled.run(arrays, {"w": mask})
         where = f"{br}x{bc}, {tokens} tokens, scale {scale}"
         same(got["y"], spmm(dense, mask, x), where + ", spmm")
+        # What follows a product, in its kernel.
+        if not seed:
+            after = np.maximum(step.from_bf16(step.to_bf16(spmm(dense, mask, x))), np.float32(0)) + dy
+            same(got["relu"], after, where + ", followed")
         same(got["dx"], spmm(dense.T, mask.T, dy), where + ", transposed")
         dw = sum_up(x, dy.T, br)
         same(got["dw"][: mask.sum()], step.to_values(dw, mask, (br, bc), slots)[: mask.sum()], where + ", sddmm")
