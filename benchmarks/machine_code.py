@@ -12,7 +12,9 @@ counts instructions in the innermost loop that has most of a product's multiply-
     all      instructions of an iteration for one of them
     loads    reads of memory for one of them, those inside of other instructions, too; of a pair of registers two
     stores   writes of memory for one of them
-    spills   vector registers that go to or come from fixed places of the stack, in an iteration
+    tiles    tiles that come from memory for one of them, where these are of tiles (AMX)
+    spills   vector registers that go to or come from fixed places of the stack, in an iteration, and tiles
+             that go to memory in the innermost loop
     outer    the same in the loop around it, without the innermost loop: multiply-adds, instructions, spills
 
 docs/kernels.md says what a processor does of each at once.
@@ -29,7 +31,7 @@ import kernels
 
 INSTRUCTION = re.compile(r"^\s*([0-9a-f]+):\s+(\S+)\s*(.*?)\s*(?:#\s.*|//.*|<.*)?$")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
-MULTIPLY_ADD = re.compile(r"v(fmadd|fnmadd|fmsub)\d+p[sd]|vdpbf16ps")
+MULTIPLY_ADD = re.compile(r"v(fmadd|fnmadd|fmsub)\d+p[sd]|vdpbf16ps|tdpbf16ps")
 # Registers that hold the stack's place; the frame's only in a function that sets it up.
 STACK = re.compile(r"^-?(?:0x[0-9a-f]+)?\(%r[sb]p\)$")
 
@@ -74,6 +76,11 @@ class Instruction(typing.NamedTuple):
     def is_spill(self):
         vector = any(re.search(r"%[xyz]mm", operand) for operand in self.operands)
         return bool(vector and self.memory and STACK.match(self.memory))
+
+    @property
+    def is_tile(self):
+        """Whether a tile goes to or comes from memory."""
+        return self.name.startswith(("tileload", "tilestore"))
 
 
 class ArmInstruction(Instruction):
@@ -121,6 +128,7 @@ class Counts(typing.NamedTuple):
     instructions: int
     loads: int
     stores: int
+    tiles: int
     spills: int
 
 
@@ -157,13 +165,17 @@ def find_loops(code):
     return sorted(ranges, key=lambda r: r[1] - r[0])
 
 
-def count(code):
+def count(code, function, inner=False):
+    """The counts of `code`, a part of `function`. What only tiles read from the stack, or write there, is no spill."""
+    places = [{i.memory for i in function if i.is_spill and i.is_store == is_store} for is_store in (False, True)]
+    spilled = places[0] & places[1]
     return Counts(
         madds=sum(instruction.is_multiply_add for instruction in code),
         instructions=len(code),
         loads=sum(i.loads for i in code),
         stores=sum(i.stores for i in code),
-        spills=sum(i.is_spill for i in code))
+        tiles=sum(i.is_tile and not i.is_store for i in code),
+        spills=sum(i.is_spill and i.memory in spilled or inner and i.is_tile and i.is_store for i in code))
 
 
 def find_main_loop(functions):
@@ -173,11 +185,13 @@ def find_main_loop(functions):
         loops = find_loops(code)
         for first, end in loops:
             inside = [(a, b) for a, b in loops if first <= a and b <= end and (a, b) != (first, end)]
-            counts = count(code[first:end])
-            if inside or not counts.madds or (best and best[0].madds >= counts.madds):
+            counts = count(code[first:end], code, inner=True)
+            # Of two loops with tiles, the shorter one is for what is left of blocks.
+            size = counts.madds, counts.tiles and counts.instructions
+            if inside or not counts.madds or (best and (best[0].madds, best[0].tiles and best[0].instructions) >= size):
                 continue
             around = next(((a, b) for a, b in loops if a <= first and end <= b and (a, b) != (first, end)), None)
-            rest = count(code[around[0]:first] + code[end:around[1]]) if around else Counts(0, 0, 0, 0, 0)
+            rest = count(code[around[0]:first] + code[end:around[1]], code) if around else Counts(0, 0, 0, 0, 0, 0)
             best = counts, rest
     return best
 
@@ -208,11 +222,11 @@ def main():
         parser.error(f"expected --filter to match a case (see benchmarks/kernels.py --list), but got '{options.filter}'")
     for cpu in options.target_cpu or ["haswell", "znver5", "sapphirerapids"]:
         print(f"\n{cpu}")
-        print(f"  {'product':34} {'madds':>6} {'all':>6} {'loads':>6} {'stores':>6} {'spills':>6}   outer: {'madds':>5} {'all':>5} {'spills':>6}")
+        print(f"  {'product':34} {'madds':>6} {'all':>6} {'loads':>6} {'stores':>6} {'tiles':>6} {'spills':>6}   outer: {'madds':>5} {'all':>5} {'spills':>6}")
         for case in cases:
             inner, outer = measure(case, cpu, options.options.split())
-            per = [value / inner.madds for value in (inner.instructions, inner.loads, inner.stores)]
-            print(f"  {'/'.join(map(str, case[:4])):34} {inner.madds:6} {per[0]:6.2f} {per[1]:6.2f} {per[2]:6.2f} {inner.spills:6}"
+            per = [value / inner.madds for value in (inner.instructions, inner.loads, inner.stores, inner.tiles)]
+            print(f"  {'/'.join(map(str, case[:4])):34} {inner.madds:6} {per[0]:6.2f} {per[1]:6.2f} {per[2]:6.2f} {per[3]:6.2f} {inner.spills:6}"
                   f"          {outer.madds:5} {outer.instructions:5} {outer.spills:6}", flush=True)
 
 

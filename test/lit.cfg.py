@@ -95,12 +95,14 @@ config.substitutions.append(("%arm_sysroot", sysroot))
 config.substitutions.append(("%arm_tools", arm_tools))
 config.substitutions.append(("%arm_qemu", f"qemu-aarch64 -L {sysroot}"))
 
-# An instruction that multiplies pairs of bf16, in the widths that kernels take.
+# Instructions that multiply pairs of bf16, in the widths that kernels take, and tiles.
 if os.path.exists("/proc/cpuinfo"):
     with open("/proc/cpuinfo") as file:
         flags = set(file.read().split())
     if {"avx512_bf16", "avx512vl", "avx512bw"} <= flags:
         config.available_features.add("avx512-bf16")
+    if {"amx_tile", "amx_bf16"} <= flags:
+        config.available_features.add("amx")
 
 # What compiles kernels of others, in the environment that scripts/check-others makes.
 triton_python = os.path.join(config.bsr_src_root, "build", "others", "bin", "python")

@@ -5,6 +5,7 @@
 
 #include "bsr/Analysis/Bounds.h"
 #include "bsr/Analysis/Iterations.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -133,7 +134,17 @@ std::optional<MemoryAccess> Iterations::getAccess(Operation *op) {
       pair = {getDigitOf(number, pair.first), getDigitOf(number, pair.second)};
     return result;
   };
+  // The rows of a tile lie anywhere.
+  auto makeTile = [&](Value buffer) {
+    return MemoryAccess{
+        op,
+        buffer,
+        SmallVector<Sum>(cast<MemRefType>(buffer.getType()).getRank()),
+        {}};
+  };
   return llvm::TypeSwitch<Operation *, std::optional<MemoryAccess>>(op)
+      .Case([&](amx::TileLoadOp load) { return makeTile(load.getBase()); })
+      .Case([&](amx::TileStoreOp store) { return makeTile(store.getBase()); })
       .Case([&](memref::LoadOp load) { return make(load, load.getType()); })
       .Case([&](vector::LoadOp load) { return make(load, load.getType()); })
       .Case([&](memref::StoreOp store) {

@@ -204,7 +204,8 @@ TargetAttrInterface mlir::bsr::getTarget(Operation *op) {
 LogicalResult CPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                               int64_t vectorBits, int64_t numRegisters,
                               int64_t l1Bytes, int64_t l2Bytes,
-                              PairDots /*bf16Dots*/) {
+                              PairDots /*bf16Dots*/,
+                              TileProducts /*bf16Tiles*/) {
   if (vectorBits < 64 || vectorBits > 4096 || !llvm::isPowerOf2_64(vectorBits))
     return emitError() << "expected vector_bits to be a power of 2 from 64 to "
                           "4096, but got "

@@ -127,6 +127,7 @@ static void addLLVM(OpPassManager &pm) {
   pm.addPass(createConvertMathToLibmPass());
   ConvertVectorToLLVMPassOptions vectors;
   vectors.x86Vector = true;
+  vectors.amx = true;
   pm.addPass(createConvertVectorToLLVMPass(vectors));
   pm.addPass(createArithToLLVMConversionPass());
   pm.addPass(createConvertIndexToLLVMPass());
@@ -136,7 +137,10 @@ static void addLLVM(OpPassManager &pm) {
   ConvertFuncToLLVMPassOptions funcToLLVM;
   funcToLLVM.useBarePtrCallConv = true;
   pm.addPass(createConvertFuncToLLVMPass(funcToLLVM));
-  pm.addPass(createConvertControlFlowToLLVMPass());
+  // Tiles go from block to block: one conversion knows both dialects.
+  ConvertToLLVMPassOptions blocks;
+  blocks.filterDialects = {"amx", "cf"};
+  pm.addPass(createConvertToLLVMPass(blocks));
   pm.addPass(createConvertOpenMPToLLVMPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
 }

@@ -4,6 +4,7 @@
 
 #include "step/Processor.h"
 #include "Assertions.h"
+#include <cerrno>
 
 using namespace check;
 
@@ -52,6 +53,8 @@ TEST(ProcessorTest, FeaturesAreThoseOfTheSystem) {
                   {"avx512fp16", "avx512_fp16"},
                   {"avxvnni", "avx_vnni"},
                   {"avx512bf16", "avx512_bf16"},
+                  {"amx-tile", "amx_tile"},
+                  {"amx-bf16", "amx_bf16"},
                   {"cmpccxadd", "cmpccxadd"},
                   {"avxifma", "avx_ifma"},
                   {"lzcnt", "abm"},
@@ -69,4 +72,22 @@ TEST(ProcessorTest, FeaturesAreThoseOfTheSystem) {
 TEST(ProcessorTest, HasNoFeatureThatNobodyKnows) {
   for (const char *name : {"", "avx9000", "SSE3"})
     ASSERT_FALSE(sparse_opt::hasFeature(name));
+}
+
+TEST(ProcessorTest, TilesArePermittedWhereTheyAre) {
+  ASSERT_EQ(sparse_opt::permitTiles() == 0, sparse_opt::hasFeature("amx-tile"));
+}
+
+TEST(ProcessorTest, FindsWhatKeepsCodeFromRunning) {
+  auto hasAll = [](const std::string &) { return true; };
+  auto hasNone = [](const std::string &) { return false; };
+  auto permits = [] { return 0; };
+  auto refuses = [] { return EPERM; };
+  auto find = sparse_opt::findObstacle;
+  ASSERT_EQ(find({"avx2", "amx-tile"}, hasAll, permits), "");
+  ASSERT_EQ(find({"avx2"}, hasAll, refuses), "");
+  ASSERT_EQ(find({"avx2", "amx-tile"}, hasNone, permits),
+            "which needs avx2, amx-tile");
+  ASSERT_EQ(find({"avx2", "amx-tile"}, hasAll, refuses),
+            "whose tiles the system does not permit: Operation not permitted");
 }

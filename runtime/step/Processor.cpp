@@ -7,7 +7,12 @@
 // Linux's documentation).
 
 #include "Processor.h"
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -27,7 +32,7 @@ struct Feature {
 } // namespace
 
 static constexpr uint64_t avxState = 0x6, avx512State = 0xe6,
-                          apxState = uint64_t(1) << 19;
+                          amxState = 0x60000, apxState = uint64_t(1) << 19;
 
 static constexpr Feature features[] = {
     {"sse3", 1, 0, ECX, 0},
@@ -54,7 +59,9 @@ static constexpr Feature features[] = {
     {"avx512vnni", 7, 0, ECX, 11, avx512State},
     {"avx512bitalg", 7, 0, ECX, 12, avx512State},
     {"avx512vpopcntdq", 7, 0, ECX, 14, avx512State},
+    {"amx-bf16", 7, 0, EDX, 22, amxState},
     {"avx512fp16", 7, 0, EDX, 23, avx512State},
+    {"amx-tile", 7, 0, EDX, 24, amxState},
     {"avxvnni", 7, 1, EAX, 4, avxState},
     {"avx512bf16", 7, 1, EAX, 5, avx512State},
     {"cmpccxadd", 7, 1, EAX, 7},
@@ -152,3 +159,31 @@ bool sparse_opt::hasFeature(const std::string &name) {
 #else
 bool sparse_opt::hasFeature(const std::string &) { return false; }
 #endif
+
+int sparse_opt::permitTiles() {
+#ifdef SYS_arch_prctl
+  // Linux's documentation, "Using XSTATE features in user space applications":
+  // the component of the processor's state that has the tiles' data.
+  constexpr int requestPermission = 0x1023, tileData = 18;
+  return syscall(SYS_arch_prctl, requestPermission, tileData) ? errno : 0;
+#else
+  return ENOSYS;
+#endif
+}
+
+std::string sparse_opt::findObstacle(const std::vector<std::string> &features,
+                                     bool (*has)(const std::string &),
+                                     int (*permit)()) {
+  std::string missing;
+  for (const std::string &feature : features)
+    if (!has(feature))
+      missing += (missing.empty() ? "which needs " : ", ") + feature;
+  bool hasTiles =
+      std::find(features.begin(), features.end(), "amx-tile") != features.end();
+  if (!missing.empty() || !hasTiles)
+    return missing;
+  int error = permit();
+  return error ? std::string("whose tiles the system does not permit: ") +
+                     std::strerror(error)
+               : "";
+}

@@ -71,17 +71,13 @@ static std::string readLibrary(const std::string &path) {
   return contents;
 }
 
-/// Fails unless this processor can run the step of `path`. An instruction that
-/// it does not have would end the process.
+/// Fails unless this processor, and the system, can run the step of `path`. An
+/// instruction that they do not have would end the process.
 static void requireFeatures(const Manifest &manifest, const std::string &path) {
-  std::string missing;
-  for (const std::string &feature : manifest.targetFeatures)
-    if (!hasFeature(feature))
-      missing += (missing.empty() ? "" : ", ") + feature;
-  if (!missing.empty())
+  std::string obstacle = findObstacle(manifest.targetFeatures);
+  if (!obstacle.empty())
     fail(BSR_INVALID_STEP, "expected a step for this processor, but got '",
-         path, "', compiled for ", manifest.targetCpu, ", which needs ",
-         missing);
+         path, "', compiled for ", manifest.targetCpu, ", ", obstacle);
 }
 
 /// The address of `symbol` in `library`, loaded from `path`.

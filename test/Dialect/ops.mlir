@@ -185,6 +185,9 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tf32 = true>} {
 module attributes {bsr.target =
     #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152, bf16_dots = native>} {
 }
+module attributes {bsr.target =
+    #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152, bf16_tiles = amx>} {
+}
 
 #item = affine_map<(f, t) -> (f, t)>
 #token = affine_map<(f, t) -> (t)>

@@ -28,11 +28,16 @@ CASES += [("f32", (8, 16), (70, 40))]
 if step.has_pairs():
     CASES = [("bf16", block) for block in
              [(1, 1), (2, 1), (1, 2), (4, 8), (8, 8), (16, 16), (64, 64), (16, 1), (6, 3), (10, 14)]]
+# Tiles of bf16: blocks of one and of several, in rows and columns, two blocks in a tile, and blocks that are no tiles.
+elif step.has_tiles():
+    CASES = [("bf16", block) for block in
+             [(16, 16), (32, 32), (64, 64), (16, 32), (32, 16), (48, 96), (16, 128), (24, 16)]]
+    TOKENS = [(37,), (320,), (2, 128), (3, 100)]
 # What other vectors do differently, every other case shows, and every other number of tokens.
 elif "--vector-bits" in os.environ.get("BSR_COMPILE", ""):
     CASES, TOKENS = CASES[::2], [(2, 20), (1,), (2, 512)]
 # And what other levels of optimization do, every other number of tokens.
-if "-O1" in os.environ.get("BSR_COMPILE", "").split():
+if "-O1" in os.environ.get("BSR_COMPILE", "").split() and not step.has_tiles():
     TOKENS = TOKENS[1::2] if len(TOKENS) > 3 else TOKENS
 # Plain loops are slow.
 if step.is_scalar():

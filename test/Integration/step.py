@@ -183,6 +183,11 @@ def has_pairs():
         for option in os.environ.get("BSR_COMPILE", "").split())
 
 
+def has_tiles():
+    """True if kernels multiply tiles of bf16, as BSR_COMPILE asks for."""
+    return any(option.startswith("--bf16-tiles=") for option in os.environ.get("BSR_COMPILE", "").split())
+
+
 def is_aarch64():
     """True if BSR_COMPILE asks for kernels of AArch64, which aarch64.py has emulated."""
     return "--target-triple=aarch64" in os.environ.get("BSR_COMPILE", "")

@@ -3,6 +3,7 @@
 // LLVM's optimizer and code generator, for one machine.
 
 #include "Codegen.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm-c/Target.h"
 #include "llvm/IR/IntrinsicsAArch64.h"
 #include "llvm/IR/LegacyPassManager.h"
@@ -103,8 +104,11 @@ bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
   const MCSubtargetInfo &info = *machine.getMCSubtargetInfo();
   auto get = [&](int64_t bits, int64_t registers, StringRef dots) {
     bool hasDots = !dots.empty() && info.checkFeatures(dots);
-    return VectorUnit{bits, registers, hasDots,
-                      hasDots && !hasSlowDots(machine.getTargetCPU())};
+    return VectorUnit{
+        bits, registers, hasDots,
+        hasDots && !hasSlowDots(machine.getTargetCPU()),
+        machine.getTargetTriple().isX86() && bits == 512 &&
+            info.checkFeatures("+amx-tile,+amx-bf16,+avx512bf16")};
   };
   if (machine.getTargetTriple().isAArch64()) // NEON
     return get(128, 32, "+bf16");
@@ -115,7 +119,19 @@ bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
   return get(128, 16, "");
 }
 
-std::vector<StringRef> bsr::getRequiredFeatures(const TargetMachine &machine) {
+/// Whether `module` has instructions that work on tiles.
+static bool hasTiles(ModuleOp module) {
+  return module
+      ->walk([](LLVM::CallIntrinsicOp call) {
+        return call.getIntrin().starts_with("llvm.x86.tdp")
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+std::vector<StringRef> bsr::getRequiredFeatures(const TargetMachine &machine,
+                                                ModuleOp module) {
   // Processors have many more, for kernels, cryptography or virtual machines:
   // no code comes of these unless it is asked for. The runtime knows how to
   // find each of these out (runtime/step/Processor.cpp).
@@ -133,6 +149,8 @@ std::vector<StringRef> bsr::getRequiredFeatures(const TargetMachine &machine) {
               "cmpccxadd egpr f16c fma fma4 gfni lzcnt movbe ndd nf popcnt ppx "
               "push2pop2 sse3 sse4.1 sse4.2 sse4a ssse3 tbm xop zu")
         .split(used, ' ');
+  if (hasTiles(module))
+    used.append({"amx-bf16", "amx-tile"});
   std::vector<StringRef> features;
   for (const SubtargetFeatureKV &feature :
        machine.getMCSubtargetInfo()->getEnabledProcessorFeatures())

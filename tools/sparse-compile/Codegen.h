@@ -6,6 +6,7 @@
 #define BSR_TOOLS_SPARSE_COMPILE_CODEGEN_H
 
 #include "CommandLine.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/Error.h"
@@ -32,13 +33,16 @@ struct VectorUnit {
   /// It has an instruction that multiplies pairs of bf16, for all widths, and
   /// multiplies bf16 faster by it than as f32.
   bool hasBF16Dots, hasFastBF16Dots;
+  /// It multiplies tiles of bf16: AMX.
+  bool hasTiles;
 };
 VectorUnit getVectorUnit(const llvm::TargetMachine &machine);
 
 /// The features of `machine` without which a processor cannot run code for it:
-/// those of which the code generator uses instructions by itself.
+/// those of which the code generator uses instructions by itself, and tiles if
+/// `module`, in the LLVM dialect, has them.
 std::vector<llvm::StringRef>
-getRequiredFeatures(const llvm::TargetMachine &machine);
+getRequiredFeatures(const llvm::TargetMachine &machine, mlir::ModuleOp module);
 
 /// Bytes of the caches of a core, first and second level.
 struct CacheSizes {

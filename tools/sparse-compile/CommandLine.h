@@ -190,6 +190,14 @@ struct CommandLine {
           "--emulate-instructions does (default: native where the processor "
           "is faster with it, else none)"),
       llvm::cl::value_desc("none|native|emulated"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> bf16Tiles{
+      "bf16-tiles",
+      llvm::cl::desc(
+          "How sparse products of bf16 in blocks of whole tiles are computed: "
+          "none, as --bf16-dots says; amx, by the tiles of AMX; emulated, by "
+          "plain vectors of the same roundings, on any processor (default: amx "
+          "where the processor has it, else none)"),
+      llvm::cl::value_desc("none|amx|emulated"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> emulateInstructions{
       "emulate-instructions",
       llvm::cl::desc("Make kernels for instructions that multiply pairs of "

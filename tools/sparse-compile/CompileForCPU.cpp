@@ -36,6 +36,7 @@ static llvm::json::Object getCompiler(const llvm::TargetMachine &machine,
     compiler["l1_bytes"] = cpu.getL1Bytes();
     compiler["l2_bytes"] = cpu.getL2Bytes();
     compiler["bf16_dots"] = stringifyPairDots(cpu.getBf16Dots());
+    compiler["bf16_tiles"] = stringifyTileProducts(cpu.getBf16Tiles());
   } else {
     compiler["target"] = "scalar";
   }
@@ -118,9 +119,10 @@ Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
   if (options.emit == Emit::MLIR)
     return writeModule(*module, options.output);
 
-  return emitCode(
-      std::move(module), machine, getCompiler(machine, options, target),
-      getRequiredFeatures(machine), options, watch, [&](StringRef library) {
-        return check ? check->run(library) : Error::success();
-      });
+  std::vector<StringRef> features = getRequiredFeatures(machine, *module);
+  return emitCode(std::move(module), machine,
+                  getCompiler(machine, options, target), features, options,
+                  watch, [&](StringRef library) {
+                    return check ? check->run(library) : Error::success();
+                  });
 }

@@ -45,6 +45,18 @@ static Expected<PairDots> getDots(const CommandLine &options, PairDots base) {
   return PairDots::Emulated;
 }
 
+/// How products of tiles are computed, as the options say, or else `base`.
+static Expected<TileProducts> getTiles(const CommandLine &options,
+                                       TileProducts base) {
+  if (!options.bf16Tiles.getNumOccurrences())
+    return base;
+  if (auto given = symbolizeTileProducts(options.bf16Tiles))
+    return *given;
+  return createStringError(
+      "expected --bf16-tiles to be none, amx or emulated, but got '" +
+      options.bf16Tiles + "'");
+}
+
 /// `#bsr.cpu` as `own`, what the step says it is for, or else `machine` has it,
 /// and as the options say.
 static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
@@ -58,22 +70,27 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
     VectorUnit vectors = getVectorUnit(machine);
     CacheSizes caches =
         getCacheSizes(options.targetCpu == "host" && !isForeign(machine));
-    base = CPUAttr::get(module.getContext(), vectors.bits, vectors.registers,
-                        caches.first, caches.second,
-                        hasDots(machine, get(options.vectorBits, vectors.bits),
-                                /*isFast=*/true)
-                            ? PairDots::Native
-                            : PairDots::None);
+    base =
+        CPUAttr::get(module.getContext(), vectors.bits, vectors.registers,
+                     caches.first, caches.second,
+                     hasDots(machine, get(options.vectorBits, vectors.bits),
+                             /*isFast=*/true)
+                         ? PairDots::Native
+                         : PairDots::None,
+                     vectors.hasTiles ? TileProducts::AMX : TileProducts::None);
   }
   Expected<PairDots> dots = getDots(options, base.getBf16Dots());
   if (!dots)
     return dots.takeError();
+  Expected<TileProducts> tiles = getTiles(options, base.getBf16Tiles());
+  if (!tiles)
+    return tiles.takeError();
   auto target = CPUAttr::getChecked(
       [&] { return mlir::emitError(module.getLoc()); }, module.getContext(),
       get(options.vectorBits, base.getVectorBits()),
       get(options.numRegisters, base.getNumRegisters()),
       get(options.l1Bytes, base.getL1Bytes()),
-      get(options.l2Bytes, base.getL2Bytes()), *dots);
+      get(options.l2Bytes, base.getL2Bytes()), *dots, *tiles);
   if (!target)
     return createStringError("expected a target, but got the errors above");
   if (target.getBf16Dots() == PairDots::Native &&
@@ -82,6 +99,12 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
         "expected --target-cpu to be a processor with AVX512_BF16, or of "
         "AArch64 with BF16 and vectors of 128 bits, for a step with bf16_dots "
         "= native, but got '" +
+        machine.getTargetCPU() + "'");
+  if (target.getBf16Tiles() == TileProducts::AMX &&
+      !getVectorUnit(machine).hasTiles)
+    return createStringError(
+        "expected --target-cpu to be a processor with AMX of bf16 for a step "
+        "with bf16_tiles = amx, but got '" +
         machine.getTargetCPU() + "'");
   return target;
 }
@@ -131,7 +154,7 @@ Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,
   SmallVector<const cl::Option *> absent;
   if (*target)
     absent.append({&options.vectorBits, &options.numRegisters, &options.l1Bytes,
-                   &options.l2Bytes, &options.bf16Dots,
+                   &options.l2Bytes, &options.bf16Dots, &options.bf16Tiles,
                    &options.emulateInstructions});
   else if (!(target = getCPU(module, dyn_cast_or_null<CPUAttr>(own), options,
                              machine)))

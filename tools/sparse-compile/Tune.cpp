@@ -208,8 +208,9 @@ Error Tuner::compile(TunedKernel &kernel, ArrayRef<Way> ways,
   buildClustersToLLVMPipeline(pm, pipeline);
   if (Error error = run(pm, *step, options))
     return error;
+  std::vector<StringRef> features = getRequiredFeatures(machine, *step);
   return emitLibrary(std::move(step), machine, llvm::json::Object(compiler),
-                     getRequiredFeatures(machine), options, library);
+                     features, options, library);
 }
 
 /// Wrong numbers are not for a table of times: some kernel of the compiler's is

@@ -138,7 +138,7 @@ static bool saysHowToCompile(std::string_view option) {
       "overlap",       "attention-keys", "score-norm",       "shard-state",
       "stages",        "stage",          "memory",           "micro-batches",
       "schedule",      "max-operations", "block-ramp",       "debug-only",
-      "tune",          "target-triple",  "bf16-dots"};
+      "tune",          "target-triple",  "bf16-dots",        "bf16-tiles"};
   static const std::set<std::string_view> flags = {
       "print-report",   "cubin",
       "assemble",       "drop-updates",

@@ -26,6 +26,17 @@ def BSR_PairDotsParameter : EnumParameter<BSR_PairDots> {
   let defaultValue = "::mlir::bsr::PairDots::None";
 }
 
+def BSR_TileProducts : I32EnumAttr<"TileProducts", "how products of tiles of bf16 are computed", [
+  I32EnumAttrCase<"None", 0, "none">,
+  I32EnumAttrCase<"AMX", 1, "amx">,
+  I32EnumAttrCase<"Emulated", 2, "emulated">]> {
+  let cppNamespace = "::mlir::bsr";
+}
+
+def BSR_TileProductsParameter : EnumParameter<BSR_TileProducts> {
+  let defaultValue = "::mlir::bsr::TileProducts::None";
+}
+
 def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
   let mnemonic = "cpu";
   let summary = "A processor with vector registers and caches";
@@ -42,6 +53,13 @@ def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
     `bsr-emulate-dots` replaces each such instruction by plain vectors of the same
     roundings. A width below 128 bits has no pairs.
 
+    `bf16_tiles` says whether sparse products of bf16 in blocks of whole tiles are computed
+    by the tiles of AMX, 16 by 32 bf16 times 32 by 16 in one instruction, `tdpbf16ps`. With
+    `amx` they are: the processor has to have it, and the kernel of the operating system
+    has to permit it. With `emulated` the same kernels run everywhere: `bsr-emulate-dots`
+    replaces what works on tiles by plain vectors of the same roundings. With `none`, and of
+    other products, `bf16_dots` says what is done. Only vectors of 512 bits have tiles.
+
     `bsr.target` on a module holds it, as `bsr-set-target` or `sparse-compile` put it
     there. A module without one is for `#bsr.cpu`.
 
@@ -54,16 +72,22 @@ def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
     ```mlir
     #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152, bf16_dots = native>
     ```
+
+    ```mlir
+    #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152, bf16_tiles = amx>
+    ```
   }];
   let parameters = (ins DefaultValuedParameter<"int64_t", vectorBits>:$vector_bits,
                         DefaultValuedParameter<"int64_t", numRegisters>:$num_registers,
                         DefaultValuedParameter<"int64_t", l1Bytes>:$l1_bytes,
                         DefaultValuedParameter<"int64_t", l2Bytes>:$l2_bytes,
-                        BSR_PairDotsParameter:$bf16_dots);
+                        BSR_PairDotsParameter:$bf16_dots,
+                        BSR_TileProductsParameter:$bf16_tiles);
   let builders = [
     AttrBuilder<(ins), !strconcat("return $_get($_ctxt, ", vectorBits, ", ", numRegisters,
                                   ", ", l1Bytes, ", ", l2Bytes,
-                                  ", ::mlir::bsr::PairDots::None);")>,
+                                  ", ::mlir::bsr::PairDots::None, "
+                                  "::mlir::bsr::TileProducts::None);")>,
   ];
   let assemblyFormat = "(`<` struct(params)^ `>`)?";
   let genVerifyDecl = 1;

@@ -12,7 +12,9 @@ cpu::CPUTarget::CPUTarget(CPUAttr attr)
     : lanes(attr.getVectorBits() / 32), count(attr.getNumRegisters()),
       firstCache(attr.getL1Bytes()), secondCache(attr.getL2Bytes()),
       hasPairDots(attr.getBf16Dots() != PairDots::None && lanes >= 4 &&
-                  lanes <= 16) {}
+                  lanes <= 16),
+      hasTiles(attr.getBf16Tiles() != TileProducts::None && lanes == 16 &&
+               count >= 32) {}
 
 CPUTarget cpu::getCPUTarget(Operation *op) {
   return CPUTarget(cast<CPUAttr>(getTarget(op)));

@@ -38,6 +38,11 @@ void Emitter::forLanes(Value low, int64_t extent, int64_t lanes,
   }
 }
 
+SmallVector<Value> Emitter::getIndices(Value memref, ArrayRef<Index> at) {
+  return llvm::map_to_vector(place(memref, at),
+                             [&](Index i) { return materialize(i); });
+}
+
 Value Emitter::allocate(ArrayRef<int64_t> shape, Type type) {
   return memref::AllocaOp::create(b, loc, MemRefType::get(shape, type),
                                   b.getI64IntegerAttr(lineBytes));
@@ -69,9 +74,8 @@ void Emitter::prefetchMemory(Value memref, ArrayRef<Index> at, int64_t count,
   for (int64_t number = 0; number < count; number += step) {
     SmallVector<Index> from(at);
     from.back() = from.back().plus(number);
-    SmallVector<Value> indices = llvm::map_to_vector(
-        place(memref, from), [&](Index i) { return materialize(i); });
-    memref::PrefetchOp::create(b, loc, memref, indices, isWrite,
+    memref::PrefetchOp::create(b, loc, memref, getIndices(memref, from),
+                               isWrite,
                                /*localityHint=*/3, /*isDataCache=*/true);
   }
 }

@@ -4,6 +4,9 @@
 // arithmetic.
 
 #include "bsr/Codegen/CPU/Passes.h"
+#include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -25,6 +28,10 @@ using namespace mlir;
 static void replaceTypes(Operation *op) {
   Builder b(op->getContext());
   AttrTypeReplacer replacer;
+  // The instruction that multiplies tiles of bf16 takes these as they are.
+  replacer.addReplacement([&](amx::TileType type) {
+    return std::make_pair(Type(type), WalkResult::skip());
+  });
   replacer.addReplacement([&](BFloat16Type) -> Type { return b.getI16Type(); });
   replacer.addReplacement([&](FloatAttr attr) -> std::optional<Attribute> {
     if (!attr.getType().isBF16())
@@ -65,6 +72,66 @@ static void restoreOperands(x86vector::DotBF16Op op) {
       operand.set(LLVM::BitcastOp::create(
           b, op.getLoc(), type.clone(b.getBF16Type()), operand.get()));
   }
+}
+
+/// The vector of bf16 that AVX512_BF16 makes of one or of two vectors of f32.
+static Value createRounded(OpBuilder &b, Location loc, ValueRange parts) {
+  bool isOne = parts.size() == 1;
+  int64_t lanes = isOne ? 16 : 32;
+  StringRef name = isOne ? "llvm.x86.avx512bf16.cvtneps2bf16.512"
+                         : "llvm.x86.avx512bf16.cvtne2ps2bf16.512";
+  // The second operand has the lower lanes.
+  SmallVector<Value> operands(llvm::reverse(parts));
+  return LLVM::CallIntrinsicOp::create(
+             b, loc, VectorType::get({lanes}, b.getBF16Type()),
+             b.getStringAttr(name), operands)
+      .getResult(0);
+}
+
+/// A rounding that says how it rounds has no subnormal operands: with AMX, an
+/// instruction does it, which would make zeros of these.
+static void roundByInstruction(arith::TruncFOp op, bool hasInstruction) {
+  if (!op.getRoundingmodeAttr())
+    return;
+  auto type = dyn_cast<VectorType>(op.getType());
+  if (!hasInstruction || !type || type.getNumElements() % 16 != 0) {
+    op.removeRoundingmodeAttr();
+    return;
+  }
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  int64_t lanes = type.getNumElements();
+  auto getPart = [&](int64_t first) -> Value {
+    return vector::ExtractStridedSliceOp::create(b, loc, op.getIn(), first, 16,
+                                                 1);
+  };
+  Value rounded;
+  if (lanes == 16) {
+    rounded = createRounded(b, loc, op.getIn());
+  } else {
+    rounded = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    for (int64_t first = 0; first != lanes; first += 32)
+      rounded = vector::InsertStridedSliceOp::create(
+          b, loc,
+          createRounded(b, loc,
+                        ValueRange{getPart(first), getPart(first + 16)}),
+          rounded, first, 1);
+  }
+  op.replaceAllUsesWith(rounded);
+  op.erase();
+}
+
+/// That instruction makes bf16.
+static void restoreResult(LLVM::CallIntrinsicOp op) {
+  if (!op.getIntrin().starts_with("llvm.x86.avx512bf16.cvtne"))
+    return;
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(op);
+  Value result = op.getResult(0);
+  auto type = cast<VectorType>(result.getType());
+  result.setType(type.clone(b.getBF16Type()));
+  auto words = LLVM::BitcastOp::create(b, op.getLoc(), type, result);
+  result.replaceAllUsesExcept(words, words);
 }
 
 namespace {
@@ -153,6 +220,11 @@ struct ExpandBF16 : bsr::impl::BSRExpandBF16Base<ExpandBF16> {
   using Base::Base;
 
   void runOnOperation() override {
+    auto cpu =
+        dyn_cast_or_null<bsr::CPUAttr>(bsr::attrs::target.get(getOperation()));
+    bool hasTiles = cpu && cpu.getBf16Tiles() == bsr::TileProducts::AMX;
+    getOperation()->walk(
+        [&](arith::TruncFOp op) { roundByInstruction(op, hasTiles); });
     RewritePatternSet patterns(&getContext());
     arith::populateExpandBFloat16Patterns(patterns);
     patterns.add<ExtendTwice, TruncateTwice, WidenFma>(&getContext());
@@ -160,6 +232,7 @@ struct ExpandBF16 : bsr::impl::BSRExpandBF16Base<ExpandBF16> {
       return signalPassFailure();
     replaceTypes(getOperation());
     getOperation()->walk(restoreOperands);
+    getOperation()->walk(restoreResult);
     // What copied bits from one type to the other has nothing to do.
     getOperation()->walk([](arith::BitcastOp op) {
       if (op.getType() != op.getIn().getType())

@@ -4,6 +4,7 @@
 
 #include "PairProducts.h"
 #include "SparseKernels.h"
+#include "TileProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -16,6 +17,8 @@ using namespace mlir::bsr::cpu;
 static constexpr int64_t minPanels = 4;
 
 MemRefType cpu::getOrderedValues(SpMMOp op, CPUTarget target) {
+  if (std::optional<TiledSpMM> tiled = TiledSpMM::find(op, target))
+    return tiled->isPacked ? tiled->getPacked(op.getContext()) : MemRefType();
   PatternType pattern = op.getPattern().getType();
   ProductSchedule schedule = getSchedule(op, target);
   Type type = op.getValues().getType().getElementType();

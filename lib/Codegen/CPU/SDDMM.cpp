@@ -5,6 +5,7 @@
 #include "GroupedTiles.h"
 #include "InnerProducts.h"
 #include "OuterProducts.h"
+#include "TileProducts.h"
 #include "bsr/Analysis/Windows.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -38,6 +39,8 @@ static bool hasFewLines(SDDMMOp op) {
 /// strip would have each element once for each place.
 View cpu::getWalkedView(SDDMMOp op, Walk walk, CPUTarget target) {
   PatternType pattern = op.getPattern().getType();
+  if (isTiled(op, target))
+    return getTiledView(op);
   if (isOfColumns(pattern))
     return View::Rows;
   bool isRow = pattern.getBlockRows() == 1 && pattern.getBlockCols() > 1;
@@ -484,5 +487,8 @@ void SDDMMEmitter::emit() {
 
 void cpu::emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                     const PatternViews &patterns, Walk walk) {
+  if (isTiled(op, e.target))
+    return emitTiledSDDMM(e, op, output,
+                          patterns.at({op.getPattern(), getTiledView(op)}));
   SDDMMEmitter(e, op, output, patterns, walk).emit();
 }

@@ -3,6 +3,7 @@
 // Loop nests for bsr.spmm.
 
 #include "SpMMEmitter.h"
+#include "TileProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -438,12 +439,12 @@ void SpMMEmitter::emitItems(
   });
 }
 
-/// Full register tiles of lanes, then what is left, in powers of two.
-void SpMMEmitter::emit() {
+/// Full register tiles of lanes, then the rest, or just that: powers of two.
+void SpMMEmitter::emit(bool isRest) {
   if (ordered)
     emitOrderedValues(e, op, view, ordered);
   int64_t tokens = activations.tokens, tile = panels * panel;
-  if (int64_t tiles = tokens / tile)
+  if (int64_t tiles = isRest ? 0 : tokens / tile)
     emitItems(tiles, [&](Index item, LaneBody body) {
       llvm::SaveAndRestore width(e.width, panel);
       llvm::SaveAndRestore full(isFull, true);
@@ -474,6 +475,8 @@ void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
                            const PatternViews &patterns,
                            const ProductSchedule &schedule, Epilogue epilogue,
                            Value ordered, ArrayRef<Stream> streams) {
-  SpMMEmitter(e, op, output, patterns, schedule, epilogue, ordered, streams)
-      .emit();
+  bool isTiled = emitTiledSpMM(e, op, output, patterns, epilogue, ordered);
+  SpMMEmitter(e, op, output, patterns, schedule, epilogue,
+              isTiled ? Value() : ordered, streams)
+      .emit(/*isRest=*/isTiled);
 }

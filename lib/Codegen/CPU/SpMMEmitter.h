@@ -34,7 +34,8 @@ public:
         streams(tiles.size() > 1 && !rereads && e.target.lanes >= 16
                     ? streams
                     : ArrayRef<Stream>()) {}
-  void emit();
+  /// Full register tiles of lanes and the rest, or just that.
+  void emit(bool isRest);
 
 private:
   /// A line of a work item: its token slice, its number, the vectors of

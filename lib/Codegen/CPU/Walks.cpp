@@ -6,6 +6,7 @@
 #include "GroupedTiles.h"
 #include "PairProducts.h"
 #include "SparseKernels.h"
+#include "TileProducts.h"
 #include "WeightOrder.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -148,6 +149,9 @@ ProductSchedule cpu::getSchedule(Operation *op, CPUTarget target) {
 bool cpu::transposesSums(Operation *op, CPUTarget target) {
   auto spmm = dyn_cast<SpMMOp>(op);
   if (!spmm || !acceptsEpilogue(op) || !gathers(*getSchedule(op, target).walk))
+    return false;
+  // Sums of tiles are of few tokens.
+  if (TiledSpMM::find(spmm, target))
     return false;
   int64_t block = getMadeBlock(spmm), square = Epilogue::squareFeatures;
   View made = getView(!spmm.getTranspose());

@@ -10,6 +10,7 @@
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/Attributes.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -6,6 +6,7 @@
 #include "bsr/Analysis/Iterations.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -121,7 +122,8 @@ static LogicalResult verifyLoop(LoopOp loop, const PatternArrays &arrays) {
       return WalkResult::advance();
     }
     if (access ||
-        isa<scf::InParallelOp, memref::AllocaOp, memref::PrefetchOp>(op) ||
+        isa<scf::InParallelOp, memref::AllocaOp, memref::PrefetchOp,
+            amx::TileZeroOp>(op) ||
         op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
         isMemoryEffectFree(op) || isOfThreads(op))
       return WalkResult::advance();
@@ -137,7 +139,8 @@ static LogicalResult verifyLoop(LoopOp loop, const PatternArrays &arrays) {
   for (auto &[buffer, uses] : accesses) {
     const MemoryAccess *store =
         llvm::find_if(uses, [](const MemoryAccess &access) {
-          return isa<memref::StoreOp, vector::StoreOp>(access.op);
+          return isa<memref::StoreOp, vector::StoreOp, amx::TileStoreOp>(
+              access.op);
         });
     // What an iteration makes for itself no other one sees.
     if (store == uses.end() ||

@@ -33,15 +33,28 @@ MOST = {
         "spmm/bf16/8x8": (1.8, 0.55),
     },
 }
+# Tiles (AMX): multiply-adds of an iteration, and for each of them instructions, as above, and tiles that are loaded.
+TILES = {
+    "spmm/bf16/16x16": (4, 58, 1.25), "spmm_transposed/bf16/16x16": (4, 58, 1.25), "sddmm/bf16/16x16": (16, 4.1, 1.25),
+    "spmm/bf16/32x32": (4, 31, 1), "spmm_transposed/bf16/32x32": (4, 31.5, 1), "sddmm/bf16/32x32": (16, 3.6, 1),
+    "spmm/bf16/64x64": (8, 22, 1.25),
+}
 
 for cpu, cases in MOST.items():
     for name, (most, loads) in cases.items():
         op, kind, block = name.split("/")
         case = kernels.Case(op, kind, block, 0.1, "random", 768, 3072, 1024)
-        inner, outer = machine_code.measure(case, cpu)
+        inner, outer = machine_code.measure(case, cpu, ["--bf16-tiles=none"] if kind == "bf16" else [])
         assert not inner.spills and not outer.spills, f"{name} for {cpu}: expected no spills, but got {inner}, {outer}"
         assert inner.instructions <= most * inner.madds, f"{name} for {cpu}: expected {most} instructions, but got {inner}"
         assert inner.loads <= loads * inner.madds, f"{name} for {cpu}: expected {loads} loads, but got {inner}"
+for name, (madds, most, tiles) in TILES.items():
+    op, kind, block = name.split("/")
+    case = kernels.Case(op, kind, block, 0.1, "random", 768, 3072, 1024)
+    inner, outer = machine_code.measure(case, "sapphirerapids")
+    assert not inner.spills and not outer.spills, f"{name} by tiles: expected no spills, but got {inner}, {outer}"
+    assert inner.madds == madds and inner.tiles == tiles * madds, f"{name} by tiles: expected {madds}, {tiles}, but got {inner}"
+    assert inner.instructions <= most * madds, f"{name} by tiles: expected {most} instructions, but got {inner}"
 
 
 # What is counted as what.
@@ -58,6 +71,11 @@ assert reload.is_spill and not reload.is_store and spill.is_spill and spill.is_s
 assert not strip.is_spill and strip.is_store
 assert one("vfmadd231ps", "(%rax), %ymm1, %ymm2").is_multiply_add and not one("vfmadd231ss", "%xmm0, %xmm1, %xmm2").is_multiply_add
 assert one("vdpbf16ps", "0x10(%rax){1to16}, %zmm1, %zmm2").memory and not one("prefetcht0", "(%rax)").memory
+tile, kept, read = one("tileloadd", "(%rsp,%rax), %tmm0"), one("tilestored", "%tmm0, 0x40(%rsp,%rax)"), one("tdpbf16ps", "%tmm2, %tmm1, %tmm0")
+assert tile.is_tile and tile.loads and kept.is_tile and kept.is_store and read.is_multiply_add and not read.is_tile
+counts = machine_code.count([tile, kept, read, spill, strip], [tile, kept, read, spill, strip, reload], inner=True)
+assert (counts.madds, counts.tiles, counts.stores, counts.spills) == (1, 1, 3, 2)
+assert not machine_code.count([spill, tile], [spill, tile]).spills and not machine_code.count([kept, reload], [kept, reload]).spills
 loop = [one("vfmadd231ps", "%ymm0, %ymm1, %ymm2"), one("jne", "0x10 <f+0x10>")]
 code = [Instruction(0x10 + 4 * i, *instruction[1:]) for i, instruction in enumerate(loop)]
 assert machine_code.find_loops(code) == [(0, 2)]

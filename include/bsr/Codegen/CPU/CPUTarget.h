@@ -27,6 +27,8 @@ struct CPUTarget {
   /// Vectors add up products of pairs of neighbouring bf16 in lanes of f32
   /// (`PairProducts.h`).
   bool hasPairDots;
+  /// Tiles of bf16 are multiplied (`TileProducts.h`).
+  bool hasTiles;
 
   /// Bytes of operands that a loop may sweep again and again from the
   /// first-level cache: half of it.

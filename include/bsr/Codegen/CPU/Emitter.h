@@ -46,6 +46,9 @@ public:
   void prefetchInputs(linalg::GenericOp op, ArrayRef<Index> loops, Shift shift,
                       llvm::SmallDenseSet<Value> &done);
 
+  /// Where `memref`, which may be cut in panels, has the element at `at`.
+  SmallVector<Value> getIndices(Value memref, ArrayRef<Index> at);
+
   /// Memory of a work item.
   Value allocate(ArrayRef<int64_t> shape, Type type);
 

@@ -81,7 +81,7 @@ def BSRExpandI1 : Pass<"bsr-expand-i1", "ModuleOp"> {
 }
 
 def BSREmulateDots : Pass<"bsr-emulate-dots", "ModuleOp"> {
-  let summary = "Replace products of pairs of bf16 by plain vectors";
+  let summary = "Replace products of pairs and of tiles of bf16 by plain vectors";
   let description = [{
     Kernels for `#bsr.cpu<bf16_dots = ...>` add up products of pairs of bf16 by
     `x86vector.avx512.dot`, an instruction that few processors have. Where the target says
@@ -90,6 +90,11 @@ def BSREmulateDots : Pass<"bsr-emulate-dots", "ModuleOp"> {
     of pairs are added first, then those of the lower ones, each sum is rounded to nearest
     even, and subnormal operands and results are zeros. So what surrounds the
     instruction, from packing to the last token, runs in tests on every machine.
+
+    With `bf16_tiles = emulated`, a tile of `amx` becomes a vector of two dimensions, and
+    what works on tiles loops over their rows, with the roundings of TDPBF16PS: the products
+    of lower numbers of pairs have a sum, those of upper ones another, and both
+    together are added to the tile.
 
     Before:
 
@@ -192,7 +197,8 @@ def BSREmulateDots : Pass<"bsr-emulate-dots", "ModuleOp"> {
     ```
   }];
   let dependentDialects = [
-    "BSRDialect", "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
+    "BSRDialect", "arith::ArithDialect", "math::MathDialect", "memref::MemRefDialect",
+    "scf::SCFDialect", "vector::VectorDialect",
   ];
 }
 
@@ -205,7 +211,10 @@ def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
     to do with a bf16 but to move it: it becomes an i16, for LLVM takes vectors of
     bf16 apart where it selects between two. From and to f64 it goes by way of f32,
     and is rounded once. Arithmetic on bf16 must have been emulated in f32 before
-    (`arith-emulate-unsupported-floats`); `x86vector.avx512.dot` gets its operands back as bf16.
+    (`arith-emulate-unsupported-floats`); `x86vector.avx512.dot` gets its operands back as bf16,
+    and tiles are of bf16. For a target with `bf16_tiles = amx`, a rounding that says how it
+    rounds (`to_nearest_even`) is of numbers of which none is subnormal: the processor's
+    instruction rounds them.
 
     Before:
 

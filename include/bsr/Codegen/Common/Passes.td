@@ -171,7 +171,7 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     Statistic<"numKernels", "num-kernels", "Number of kernels emitted">,
   ];
   let dependentDialects = [
-    "arith::ArithDialect", "bufferization::BufferizationDialect",
+    "amx::AMXDialect", "arith::ArithDialect", "bufferization::BufferizationDialect",
     "BSRDialect", "linalg::LinalgDialect", "math::MathDialect",
     "memref::MemRefDialect", "scf::SCFDialect", "tensor::TensorDialect",
     "vector::VectorDialect", "x86vector::X86VectorDialect",
