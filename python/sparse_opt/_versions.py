@@ -18,10 +18,11 @@ from sparse_opt._errors import ExportError
 Tested = Sequence[tuple[str, str, str]]
 
 
-def load(extra: str, tested: Tested, modules: Sequence[str]) -> None:
+def load(extra: str, tested: Tested, modules: Sequence[str], *, warns: bool = True) -> None:
     """Imports modules that lean on names which other versions may not have.
 
-    Warns of a package that is of another version than those that were tested.
+    If it `warns`, it does of a package that is of another version than those that were
+    tested.
 
     Raises:
       ExportError: a package is not there, or it is of another version and lacks a
@@ -46,7 +47,7 @@ def load(extra: str, tested: Tested, modules: Sequence[str]) -> None:
         raise ExportError(
             f"{outside[0]}, which lacks what is needed ({error}): {install}"
         ) from error
-    for sentence in outside:
+    for sentence in outside if warns else ():
         warnings.warn(
             f"{sentence}, which was not tested: it has the names that are"
             f" needed, so it goes on; else {install}",

@@ -37,6 +37,8 @@ __all__ = ["clear", "folder"]
 LOADED = time.time()
 # How the names of exports end.
 EXPORT = ".export.gz"
+# And those of the runs that they were made of.
+RUN = ".run.gz"
 # And those of what `sparse-compile --tune` found, which it writes itself.
 SCHEDULES = ".schedules"
 _BYTES = 2**30
@@ -122,7 +124,7 @@ def _put(path: Path, make: Callable[[Path], object], folder: Path | None = None)
         os.rmdir(made)
 
 
-def _files(ends: Sequence[str] = (".so", EXPORT, SCHEDULES)) -> list[Path]:
+def _files(ends: Sequence[str] = (".so", EXPORT, RUN, SCHEDULES)) -> list[Path]:
     return [path for end in ends for path in folder().glob(f"*{end}")]
 
 

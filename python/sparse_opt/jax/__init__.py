@@ -106,7 +106,7 @@ def export(
     roles = dict(roles or {})
     inits = dict(inits or {})
     _versions.load("jax", _TESTED, _LEANING)
-    from sparse_opt.jax import _points, _retraces, _stablehlo
+    from sparse_opt.jax import _kept, _points, _retraces
 
     for pattern in (*roles, *inits):
         _require_pattern(pattern)
@@ -167,7 +167,7 @@ def export(
     ]
     result_attributes[num_carried]["bsr.role"] = "loss"
 
-    text = _stablehlo.lower(
+    text = _kept.lower(
         traced.lower().as_text(debug_info=True),
         argument_attributes,
         result_attributes,
@@ -209,7 +209,7 @@ def export_function(
     """
     roles = dict(roles or {})
     _versions.load("jax", _TESTED, _LEANING)
-    from sparse_opt.jax import _retraces, _stablehlo
+    from sparse_opt.jax import _kept, _retraces
 
     for pattern in roles:
         _require_pattern(pattern)
@@ -233,7 +233,7 @@ def export_function(
         {"bsr.name": _checks.dotted("metrics", path)}
         for path, _ in tree_util.tree_leaves_with_path((traced.out_info,))
     ]
-    text = _stablehlo.lower(
+    text = _kept.lower(
         traced.lower().as_text(debug_info=True),
         argument_attributes,
         result_attributes,

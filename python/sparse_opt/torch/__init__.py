@@ -37,9 +37,10 @@ __all__ = ["Export", "ExportError", "export", "export_function"]
 
 _TESTED = (("torch", "2.14", "2.16"), ("torch-mlir", "20261001", "20261002"))
 # What leans on names that another version may not have.
-_LEANING = ("sparse_opt.torch._capture", "sparse_opt.torch._linalg", "sparse_opt.torch._program")
+_LEANING = ("sparse_opt.torch._capture", "sparse_opt.torch._program")
+_LOWERING = ("sparse_opt.torch._linalg",)
 
-_STAGES = ("trace", "decompose", "trace again", "import", "lower", "write")
+_STAGES = ("trace", "trace again", "decompose", "import", "lower", "write")
 
 
 @_given.options(ExportError)
@@ -106,7 +107,6 @@ def export(
         _capture,
         _effects,
         _kept,
-        _linalg,
         _optimizer,
         _optimizers,
         _program,
@@ -135,22 +135,15 @@ def export(
         }
         is_apart = stack.enter_context(_experts.apart(lambda module: id(module) in marked))
         with _effects.nothing_kept():
-            traced = _capture.trace(
+            recorded = _capture.record(
                 train_step, model, optimizer, batch, accumulate, scheduled
             )
-            rules = dict(_optimizer.first_rules(model, traced.optimizers))
-            for argument in traced.arguments:
-                rule = _init(argument.name, argument.role, argument.value, inits or {})
-                if rule:
-                    rules[argument.name] = rule
-            key = _kept.key_of(traced, rules, locations)
-            kept = _kept.find(key)
-            captured = kept.capture(traced) if kept else _capture.decomposed(traced)
-        _progress.stage("trace again")
-        _capture.require_alike(captured)
-        if kept is None:
-            kept = _kept.Kept.of(captured, _linalg.lower(captured, rules, locations))
-            _kept.keep(key, kept)
+        rules = dict(_optimizer.first_rules(model, recorded.optimizers))
+        for argument in recorded.arguments:
+            rule = _init(argument.name, argument.role, argument.value, inits or {})
+            if rule:
+                rules[argument.name] = rule
+        text, captured = _kept.export(recorded, rules, locations, _lower)
 
     def again(batch: Any, is_apart: Any = is_apart) -> Export:
         with _experts.apart(is_apart):
@@ -160,7 +153,7 @@ def export(
             )  # fmt: skip
 
     program = _program.TorchProgram(model, batch, captured, layers, train_step, again)
-    exported = Export.of(kept.text, program, given)
+    exported = Export.of(text, program, given)
     with _experts.apart(is_apart):
         grouped = _experts.grouped_in(model)
     exported.take_apart(grouped, lambda: again(batch, lambda module: True))
@@ -199,7 +192,6 @@ def export_function(
         _capture,
         _effects,
         _kept,
-        _linalg,
         _program,
         _upgrade,
     )
@@ -208,16 +200,10 @@ def export_function(
     _arguments.require_function(function, model, batch)
     layers = _upgrade.Layers(model)
     with torch.inference_mode(False), layers.dense():
-        with _effects.nothing_kept():
-            traced = _capture.trace_function(function, model, batch, training)
-            key = _kept.key_of(traced, {}, locations)
-            kept = _kept.find(key)
-            captured = kept.capture(traced) if kept else _capture.decomposed(traced)
         with _capture.in_mode(model, training):
-            _capture.require_alike(captured)
-        if kept is None:
-            kept = _kept.Kept.of(captured, _linalg.lower(captured, {}, locations))
-            _kept.keep(key, kept)
+            with _effects.nothing_kept():
+                recorded = _capture.record_function(function, model, batch)
+            text, captured = _kept.export(recorded, {}, locations, _lower)
     program = _program.TorchFunction(model, batch, captured, layers)
 
     def apart() -> Export:
@@ -226,9 +212,17 @@ def export_function(
                 function, model, batch, training=training, locations=locations
             )
 
-    exported = Export.of(kept.text, program)
+    exported = Export.of(text, program)
     exported.take_apart(_experts.grouped_in(model), apart)
     return exported
+
+
+def _lower(captured: Any, rules: Mapping[str, str], locations: bool) -> str:
+    """Returns the text of a step. What is kept needs nothing of torch-mlir."""
+    _versions.load("torch", _TESTED, _LOWERING, warns=False)
+    from sparse_opt.torch import _linalg
+
+    return _linalg.lower(captured, rules, locations)
 
 
 def _init(

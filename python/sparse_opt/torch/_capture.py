@@ -47,13 +47,10 @@ from sparse_opt.torch.rewrites import _bytes, _constants, _decompositions, _orde
 
 
 @dataclass
-class Traced:
-    """A step as the graph of all that it did, writes and random numbers among it."""
+class Recorded:
+    """A step that has run once."""
 
-    graph: torch.fx.GraphModule
     arguments: list[_arguments.Argument]
-    bounds: dict[str, _indices.Bound]  # of the integers of a batch tensor
-    computed: _indices.Computed | None  # other indices
     known: _Known
     function: _function.StepFunction
     recording: _recording.Recording  # what the step did
@@ -65,8 +62,17 @@ class Traced:
 
     @property
     def runs(self) -> int:
-        """How often the graph has the step."""
+        """How often a graph has the step."""
         return 2 if self.function.changes else 1
+
+
+@dataclass
+class Traced:
+    """A step as the graph of all that it did, writes and random numbers among it."""
+
+    graph: torch.fx.GraphModule
+    recorded: Recorded
+    lookups: _indices.Lookups
 
 
 @dataclass
@@ -85,35 +91,31 @@ class Capture:
     draws: int  # random operations
     scheduled: list[_optimizer.Scheduled]  # options that are arguments
     optimizers: _optimizers.Optimizers
-    function: _function.StepFunction
-    recording: _recording.Recording  # what the step did when it was traced
 
 
-def trace(
+def record(
     train_step: _function.TrainStep,
     model: torch.nn.Module,
     optimizer: Any,
     batch: Any,
     accumulate: bool = False,
     scheduled: Sequence[str] = (),
-) -> Traced:
-    """Traces `train_step(model, optimizer, batch)`; changes none of the three.
+) -> Recorded:
+    """Runs `train_step(model, optimizer, batch)` without values; changes none of the three.
 
     With `accumulate` it becomes the step of a micro-batch. The options that are
     `scheduled` become arguments.
     """
     known = _Known(_optimizers.Optimizers(optimizer), scheduled)
     if not all(map(_optimizer.is_own, known.optimizers.parts)):
-        # A trace of the whole step takes longer than what the optimizers do.
+        # A run of the whole step takes longer than what the optimizers do.
         known = _settled(functools.partial(_try, model, batch), known)[1]
-    run = functools.partial(_trace, train_step, model, batch, accumulate)
+    run = functools.partial(_record, train_step, model, batch, accumulate)
     return _settled(run, known)[0]
 
 
-def trace_function(
-    function: Any, model: torch.nn.Module, batch: Any, training: bool
-) -> Traced:
-    """Traces `function(model, batch)` without gradients; changes neither.
+def record_function(function: Any, model: torch.nn.Module, batch: Any) -> Recorded:
+    """Runs `function(model, batch)` without values and gradients; changes neither.
 
     An optimizer that does nothing is in the place of one.
     """
@@ -125,9 +127,8 @@ def trace_function(
             return function(model, batch)
 
     _private.keep_lines_of(function)
-    again = functools.partial(_trace, run, model, batch, False, is_step=False)
-    with in_mode(model, training):
-        return _settled(again, _Known(_optimizers.Optimizers(optimizer)))[0]
+    again = functools.partial(_record, run, model, batch, False, is_step=False)
+    return _settled(again, _Known(_optimizers.Optimizers(optimizer)))[0]
 
 
 @contextlib.contextmanager
@@ -219,33 +220,58 @@ def _function_of(
     )  # fmt: skip
 
 
-def _trace(
+def _record(
     train_step: _function.TrainStep,
     model: torch.nn.Module,
     batch: Any,
     accumulate: bool,
     known: _Known,
     is_step: bool = True,
-) -> Traced:
+) -> Recorded:
     function = _function_of(train_step, model, batch, known, accumulate, is_step)
     arguments = list(function.arguments)  # Those that the step uses, in the end.
     _private.keep_lines_of(train_step)
     recording = _recording.Recording()
-    with _uncollected(), _ready(function):
-        with recording:
-            graph = _traced(recording.of(function.run), arguments)
-        _graph.erase_profiling(graph)
-        bounds, computed = _graph.index_bounds(graph, arguments)
-    return Traced(graph, arguments, bounds, computed, known, function, recording, is_step)
+    _run_recorded(function, recording)
+    return Recorded(arguments, known, function, recording, is_step)
+
+
+def _run_recorded(
+    function: _function.StepFunction, recording: _recording.Recording
+) -> None:
+    """Runs a step as a trace of it does, without a graph."""
+    with _uncollected(), _ready(function), _private.as_traced(), recording:
+        _run(recording.of(function.run), function.arguments)
+
+
+def traced(recorded: Recorded) -> Traced:
+    """Runs a step once more, for its graph. Raises `ExportError` if it does something
+    else."""
+    recording = _recording.Recording(is_traced=True)
+    results = recorded.recording.results
+
+    def run(function: _function.StepFunction) -> torch.fx.GraphModule:
+        try:
+            with _uncollected(), _ready(function), recording:
+                own = recording.of(function.run)
+                return _traced(own, function.arguments, results=results)
+        except ExportError:
+            require_alike(recorded)  # Where that has no error, it is one of the graph.
+            raise
+
+    graph = _again(recorded, recording, run)
+    _graph.erase_profiling(graph)
+    return Traced(graph, recorded, _graph.lookups_of(graph, recorded.arguments))
 
 
 def decomposed(traced: Traced) -> Capture:
     """Makes what was traced a graph that lowers, linked with the step's arguments."""
     _progress.stage("decompose")
-    arguments, function = traced.arguments, traced.function
+    recorded = traced.recorded
+    arguments, function = recorded.arguments, recorded.function
     with _uncollected(), _ready(function):
-        numbers = traced.recording.numbers
-        graph = _decomposed(traced.graph, arguments, numbers, traced.runs)
+        numbers = recorded.recording.numbers
+        graph = _decomposed(traced.graph, arguments, numbers, recorded.runs)
     _nodes.erase_unused(graph.graph)
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
@@ -253,46 +279,45 @@ def decomposed(traced: Traced) -> Capture:
     _bytes.widen(graph)
     _graph.require_lowerable(graph)
     used = list(arguments)
-    results = _graph.link(graph, used, len(function.output_types), traced.is_step)
+    results = _graph.link(graph, used, len(function.output_types), recorded.is_step)
     changed = [name for name, role in results if role in _arguments.CARRIED]
-    if changed and not traced.is_step:
+    if changed and not recorded.is_step:
         raise ExportError(
             "expected a function that changes nothing of its model, but got one that"
             f" changes '{changed[0]}': leave out training=True"
         )
-    if traced.is_step and not any(role == "param" for _, role in results):
+    if recorded.is_step and not any(role == "param" for _, role in results):
         raise ExportError(
             "expected a step that changes a parameter, but got one that changes none:"
             " call loss.backward() and optimizer.step() in it"
         )
-    return capture_of(traced, used, results, graph)
+    return capture_of(recorded, used, results, traced.lookups, graph)
 
 
 def capture_of(
-    traced: Traced,
+    recorded: Recorded,
     used: list[_arguments.Argument],
     results: list[tuple[str, str]],
+    lookups: _indices.Lookups,
     graph: torch.fx.GraphModule | None,
 ) -> Capture:
     """Returns a step whose results are known, and which of its arguments it uses."""
-    function, names = traced.function, {a.name for a in used}
+    function, names = recorded.function, {a.name for a in used}
     for line in function.apart:
         _say.line(line)
     return Capture(
         graph,
         used,
         results,
-        [a.name for a in traced.arguments if a.role == "param" and a.name not in names],
+        [a.name for a in recorded.arguments if a.role == "param" and a.name not in names],
         function.returns,
         function.output_types,
-        traced.bounds,
-        traced.computed,
-        traced.known.counters,
-        len(traced.recording.numbers) // traced.runs,
-        traced.known.scheduled,
-        traced.optimizers,
-        function,
-        traced.recording,
+        lookups.bounds,
+        lookups.computed,
+        recorded.known.counters,
+        len(recorded.recording.numbers) // recorded.runs,
+        recorded.known.scheduled,
+        recorded.optimizers,
     )
 
 
@@ -311,25 +336,38 @@ def _ready(function: _function.StepFunction) -> Iterator[None]:
         yield
 
 
-def require_alike(captured: Capture) -> None:
+def require_alike(recorded: Recorded) -> None:
     """Raises `ExportError` if a step does something else when it is traced again, by what
     it keeps outside of its model and optimizers. Warns of what it changes there."""
-    known = torch.nn.Module, torch.optim.Optimizer
-    before = Outside(captured.function.train_step, known)
-    with _effects.nothing_kept():
-        function = captured.function.again()
-        recording = _recording.Recording(captured.recording)
+    recording = _recording.Recording(recorded.recording)
+
+    def run(function: _function.StepFunction) -> None:
         try:
-            with _uncollected(), _ready(function), _private.as_traced(), recording:
-                _run(recording.of(function.run), function.arguments)
+            _run_recorded(function, recording)
         except ExportError as error:
             raise ExportError(
                 "expected a step that does the same each time, but got an error when it is"
                 f" traced again: {error}"
             ) from error
-    line = _recording.place_of_difference(captured.recording.trace, recording.trace)
+
+    _again(recorded, recording, run)
+
+
+def _again(
+    recorded: Recorded,
+    recording: _recording.Recording,
+    run: Callable[[_function.StepFunction], T],
+) -> T:
+    """Runs a step again, and compares what it did."""
+    known = torch.nn.Module, torch.optim.Optimizer
+    before = Outside(recorded.function.train_step, known)
+    with _effects.nothing_kept():
+        function = recorded.function.again()
+        result = run(function)
+    line = _recording.place_of_difference(recorded.recording.trace, recording.trace)
     after = Outside(function.train_step, known)
     before.require_alike(after, line, "a buffer of the model or a part of the batch")
+    return result
 
 
 @contextlib.contextmanager
@@ -359,10 +397,12 @@ def _traced(
     function: Callable[..., Any],
     arguments: Sequence[_arguments.Argument],
     decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+    results: _private.Results | None = None,
 ) -> torch.fx.GraphModule:
     """Traces `function` of the arguments; errors name the user's line."""
     return _run(
-        lambda *tensors: _private.traced(function, decompositions, tensors), arguments
+        lambda *tensors: _private.traced(function, decompositions, tensors, results),
+        arguments,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _arguments, _effects, _indices, _nodes
+from sparse_opt.torch import _arguments, _effects, _indices, _nodes, _private
 from sparse_opt.torch.rewrites import _orderings
 
 aten = torch.ops.aten
@@ -25,7 +25,7 @@ aten = torch.ops.aten
 def erase_profiling(module: torch.fx.GraphModule) -> None:
     """Erases the `record_function` around `optimizer.step`."""
     for node in reversed(list(module.graph.nodes)):
-        if getattr(node.target, "namespace", "") == "profiler":
+        if _private.is_profiling(node.target):
             module.graph.erase_node(node)
 
 
@@ -116,9 +116,9 @@ _ORDERINGS = {
 _PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default}
 
 
-def index_bounds(
+def lookups_of(
     module: torch.fx.GraphModule, arguments: Sequence[_arguments.Argument]
-) -> tuple[dict[str, _indices.Bound], _indices.Computed | None]:
+) -> _indices.Lookups:
     """Returns where the indices of look-ups have to lie."""
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     output = next(n for n in module.graph.nodes if n.op == "output")
@@ -131,8 +131,8 @@ def index_bounds(
         if argument.role == "batch":
             names[node] = argument.name
         elif argument.role in ("buffer", "constant") and node in unchanged:
-            constants[node] = argument.value
-    return _indices.bounds_of(module, names, constants)
+            constants[node] = argument
+    return _indices.lookups_of(module, names, constants)
 
 
 def link(

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _nodes
+from sparse_opt.torch import _arguments, _nodes
 
 aten = torch.ops.aten
 
@@ -65,17 +65,32 @@ class Computed:
         return None
 
 
-def bounds_of(
+@dataclass
+class Lookups:
+    """Where the indices of a step have to lie.
+
+    Args:
+      bounds: those of what the batch has, by name.
+      computed: those of what it makes.
+      read: the names of other arguments whose values lie where they have to.
+    """
+
+    bounds: dict[str, Bound]
+    computed: Computed | None
+    read: list[str]
+
+
+def lookups_of(
     module: torch.fx.GraphModule,
     names: Mapping[torch.fx.Node, str],
-    constants: Mapping[torch.fx.Node, torch.Tensor],
-) -> tuple[dict[str, Bound], Computed | None]:
-    """Returns the bounds of what the batch has, by name, and of what it makes.
+    known: Mapping[torch.fx.Node, _arguments.Argument],
+) -> Lookups:
+    """Returns where the indices of a step have to lie.
 
     Args:
       module: the step, in PyTorch's operations.
       names: those of the batch, by their placeholders.
-      constants: other placeholders whose values are known.
+      known: other placeholders whose values are known.
 
     Raises:
       ExportError: an index may lie anywhere.
@@ -86,7 +101,7 @@ def bounds_of(
     constant: list[_Lookup] = []
     writes = _writes(module)
     ranges = _Ranges(module, writes)
-    constants = {n: value for n, value in constants.items() if n not in writes}
+    constants = {n: a.value for n, a in known.items() if n not in writes}
     seen = set()
     for node in module.graph.nodes:
         for index, bound in _lookups(node):
@@ -99,8 +114,8 @@ def bounds_of(
                 name = names[leaf]
                 bounds[name] = _both(bounds.get(name, bound), bound)
                 continue
-            known = ranges.find(index)
-            if known and bound.begin <= known[0] and known[1] < bound.end:
+            lies = ranges.find(index)
+            if lies and bound.begin <= lies[0] and lies[1] < bound.end:
                 continue
             line = _nodes.line_of_node(node)
             sources = _sources(index, writes)
@@ -117,8 +132,11 @@ def bounds_of(
         wrong = _computed(module, constant, names, constants).first_outside({})
         if wrong:
             raise ExportError(wrong)
-    return bounds, (
-        _computed(module, computed, names, constants) if computed else None
+    nodes = set[torch.fx.Node]().union(*(lookup.sources for lookup in constant))
+    return Lookups(
+        bounds,
+        _computed(module, computed, names, constants) if computed else None,
+        [argument.name for node, argument in known.items() if node in nodes],
     )
 
 

@@ -4,43 +4,35 @@
 
 """Texts of exports, by all that they are made of.
 
-An export always runs the step and has its graph. What follows, decompositions, torch-mlir
-and the text, is a function of that graph, of the forms of the step's arguments, of the
-rules by which they begin, and of the versions of what computes it: of these the key is a
-hash. A graph with something in it whose content is not known (an operation of another
-library, an object that is no number) has no key, nor has one that is made while PyTorch
-calls modes of the user's. Their exports are made each time, and so are all of them where
+An export always runs the step, twice, and knows what it did. The graph of that, which
+takes longer, is a function of it, of the forms of the step's arguments, and of the
+versions of what computes it: of these the key of a run is a hash, under which the key of
+the graph is kept. The text, which takes longer still, is a function of the graph, and of
+the rules by which arguments begin, and is kept under the key of the graph. What has
+something in it whose content is not known (an operation of another library, an object that
+is no number) has no key, nor has what is made while PyTorch calls modes of the user's.
+Their exports are made each time, and so are all of them where
 `SPARSE_OPT_CACHE_EXPORTS=0`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import gzip
 import hashlib
 import importlib.metadata
-import json
 import operator
-import os
-import sys
-import zlib
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch_mlir
 
-from sparse_opt import cache
-from sparse_opt.torch import _arguments, _capture, _private
-
-
-class _Unknown(Exception):
-    """Something has a content that is not known."""
+from sparse_opt import _kept, _progress, cache
+from sparse_opt.torch import _arguments, _capture, _indices, _private, _recording
 
 
 class Kept:
-    """What an export made of a trace: the text of the step, its results, and the arguments
+    """What an export made of a graph: the text of the step, its results, and the arguments
     that it uses, with the place of the next value of each."""
 
     def __init__(
@@ -48,85 +40,140 @@ class Kept:
     ) -> None:
         self.text, self.results, self.used = text, results, used
 
-    @classmethod
-    def of(cls, capture: _capture.Capture, text: str) -> Kept:
-        return cls(text, capture.results, {a.name: a.result for a in capture.arguments})
-
-    def capture(self, traced: _capture.Traced) -> _capture.Capture:
-        """Returns the step of a trace that this was made of."""
-        used = [a for a in traced.arguments if a.name in self.used]
+    def capture(
+        self, recorded: _capture.Recorded, lookups: _indices.Lookups
+    ) -> _capture.Capture:
+        """Returns the step that this was made of."""
+        used = [a for a in recorded.arguments if a.name in self.used]
         for argument in used:
             argument.result = self.used[argument.name]
         results = [(name, role) for name, role in self.results]
-        return _capture.capture_of(traced, used, results, None)
+        return _capture.capture_of(recorded, used, results, lookups, None)
 
 
-def find(key: str | None) -> Kept | None:
-    """Returns what was kept under a key; None: nothing, or it was damaged."""
-    content = cache.read(f"{key}{cache.EXPORT}") if key else None
-    if content is None:
-        return None
-    try:
-        return Kept(**json.loads(gzip.decompress(content)))
-    except (OSError, EOFError, zlib.error, ValueError, TypeError):
-        return None  # It is written again.
+class _Run:
+    """What is kept of a run: the key of its graph, where indices have to lie, and the content
+    of the arguments that were looked at for that."""
+
+    def __init__(
+        self, graph: str, bounds: Mapping[str, Sequence[Any]], read: Mapping[str, str]
+    ) -> None:
+        self.graph, self.read = graph, read
+        self.bounds = {name: _indices.Bound(*bound) for name, bound in bounds.items()}
+
+    @property
+    def lookups(self) -> _indices.Lookups:
+        return _indices.Lookups(self.bounds, None, list(self.read))
 
 
-def keep(key: str | None, kept: Kept) -> None:
-    """Keeps something under a key, where there is one and the folder can be written."""
-    if key:
-        content = json.dumps(vars(kept)).encode()
-        cache.write(f"{key}{cache.EXPORT}", gzip.compress(content, 1, mtime=0))
+Lower = Callable[[_capture.Capture, Mapping[str, str], bool], str]
 
 
-def key_of(traced: _capture.Traced, rules: Mapping[str, str], locations: bool) -> str | None:
-    """Returns what the text of a trace is kept under; None: under nothing.
+def export(
+    recorded: _capture.Recorded, rules: Mapping[str, str], locations: bool, lower: Lower
+) -> tuple[str, _capture.Capture]:
+    """Returns the text of a step that has run once, and what its arguments and results are.
+    Raises `ExportError` if it does something else when it runs again.
 
     Args:
       rules: how arguments begin, by their names.
       locations: whether the text has the user's lines.
+      lower: makes the text of a graph that is linked with its arguments.
     """
-    if os.environ.get("SPARSE_OPT_CACHE_EXPORTS") == "0" or _private.has_modes():
+    _progress.stage("trace again")
+    key = _key_of_run(recorded, rules, locations)
+    run = _kept.read(key, cache.RUN, _Run)
+    kept = _kept.read(run.graph, cache.EXPORT, Kept) if run else None
+    if run and kept and run.read == _contents_of(recorded, run.read):
+        captured = kept.capture(recorded, run.lookups)
+        _capture.require_alike(recorded)
+        return kept.text, captured
+    traced = _capture.traced(recorded)
+    graph = _key_of_graph(traced, rules, locations)
+    kept = _kept.read(graph, cache.EXPORT, Kept)
+    if kept is None:
+        captured = _capture.decomposed(traced)
+        text = lower(captured, rules, locations)
+        used = {a.name: a.result for a in captured.arguments}
+        kept = Kept(text, captured.results, used)
+        _kept.write(graph, cache.EXPORT, vars(kept))
+    else:
+        captured = kept.capture(recorded, traced.lookups)
+    lookups = traced.lookups
+    if graph and not lookups.computed:
+        bounds = {name: dataclasses.astuple(b) for name, b in lookups.bounds.items()}
+        read = _contents_of(recorded, lookups.read)
+        _kept.write(key, cache.RUN, {"graph": graph, "bounds": bounds, "read": read})
+    return kept.text, captured
+
+
+def _key_of_run(
+    recorded: _capture.Recorded, rules: Mapping[str, str], locations: bool
+) -> str | None:
+    """Returns what the graph of a run is kept under; None: under nothing.
+
+    An optimizer's step that branches is run in ways which no graph has.
+    """
+    if recorded.known.branches:
+        return None
+    return _key("run", recorded, recorded.recording.content, rules, locations)
+
+
+def _key_of_graph(
+    traced: _capture.Traced, rules: Mapping[str, str], locations: bool
+) -> str | None:
+    """Returns what the text of a graph is kept under; None: under nothing."""
+
+    def content() -> Any:
+        return _content_of(traced.graph), tuple(traced.recorded.recording.numbers)
+
+    return _key("graph", traced.recorded, content, rules, locations)
+
+
+def _key(
+    kind: str,
+    recorded: _capture.Recorded,
+    content: Callable[[], Any],
+    rules: Mapping[str, str],
+    locations: bool,
+) -> str | None:
+    if _kept.is_off() or _private.has_modes():
         return None
     try:
+        known = content()
+        if known is None:
+            return None
         parts = (
+            kind,
             _versions(),
             _private.settings(),
-            _forms_of(traced.arguments),
-            _content_of(traced.graph),
-            (traced.runs, traced.is_step, len(traced.function.output_types)),
-            tuple(traced.recording.numbers),
+            _forms_of(recorded.arguments),
+            known,
+            (recorded.runs, recorded.is_step, len(recorded.function.output_types)),
             tuple(rules.items()),
             locations,
         )
-    except _Unknown:
+    except _kept.Unknown:
         return None
-    return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()[:32]
+    return _kept.key_of(parts)
+
+
+def _contents_of(recorded: _capture.Recorded, names: Iterable[str]) -> dict[str, str]:
+    """Returns hashes of what arguments hold."""
+    values = {a.name: a.value for a in recorded.arguments}
+    return {name: _numbers_of(values[name]) for name in names}
 
 
 @functools.cache
 def _versions() -> tuple[Any, ...]:
     """Returns what computes a text: this package by its content, others by their versions."""
-    own = Path(_arguments.__file__).parents[1]
-    sources = hashlib.sha256()
-    for path in sorted(own.rglob("*.py")):
-        if path.stat().st_mtime > cache.LOADED:
-            raise _Unknown  # What runs is what it was before.
-        sources.update(f"{path.relative_to(own)}\0".encode())
-        sources.update(hashlib.sha256(path.read_bytes()).digest())
-    libraries = []
-    for folder in torch_mlir.__path__:
-        for path in sorted(Path(folder).rglob("*.so")):
-            status = path.stat()
-            libraries.append((str(path), status.st_mtime_ns, status.st_size))
     return (
-        sources.hexdigest(),
+        _kept.own_version(),
         torch.__version__,
         torch.version.git_version,
         torch.__file__,
         importlib.metadata.version("torch-mlir"),
-        tuple(libraries),
-        sys.version,
+        _kept.libraries_of("torch_mlir"),
     )
 
 
@@ -150,7 +197,7 @@ def _forms_of(arguments: Sequence[_arguments.Argument]) -> tuple[Any, ...]:
 def _form(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
-            raise _Unknown
+            raise _kept.Unknown
         return (
             tuple(value.shape), value.stride(), value.storage_offset(), str(value.dtype),
             str(value.device), value.is_conj(), value.is_neg(),
@@ -180,19 +227,16 @@ def _content_of(module: torch.fx.GraphModule) -> tuple[Any, ...]:
     return tuple(content)
 
 
-_LIBRARIES = ("aten", "prim", "prims", "sparse_opt")
-
-
 def _target_of(module: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
     if node.op == "call_function":
-        is_known = getattr(node.target, "namespace", "") in _LIBRARIES
+        is_known = getattr(node.target, "namespace", "") in _recording.LIBRARIES
         if not is_known and node.target is not operator.getitem:
-            raise _Unknown
+            raise _kept.Unknown
         return str(node.target)
     if node.op == "get_attr":
         return node.target, _constant(getattr(module, str(node.target)))
     if node.op not in ("placeholder", "output"):
-        raise _Unknown
+        raise _kept.Unknown
     return node.target
 
 
@@ -201,12 +245,17 @@ def _constant(value: Any) -> Any:
     if isinstance(value, torch.fx.GraphModule):
         return _content_of(value)
     if type(value) is not torch.Tensor or _private.is_without_values(value):
-        raise _Unknown
+        raise _kept.Unknown
     form = _form(value)
     if form[-2:] != (False, False):
-        raise _Unknown
+        raise _kept.Unknown
+    return form, value.requires_grad, _numbers_of(value)
+
+
+def _numbers_of(value: torch.Tensor) -> str:
+    """Returns a hash of the numbers in a tensor."""
     numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return form, value.requires_grad, hashlib.sha256(numbers.tobytes()).hexdigest()
+    return hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
 def _operand(value: Any, places: Mapping[torch.fx.Node, int]) -> Any:
@@ -220,4 +269,4 @@ def _operand(value: Any, places: Mapping[torch.fx.Node, int]) -> Any:
         return "dict", tuple((key, _operand(item, places)) for key, item in value.items())
     if value is None or type(value) in _private.OPERANDS:
         return type(value).__name__, repr(value)
-    raise _Unknown
+    raise _kept.Unknown

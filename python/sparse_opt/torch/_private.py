@@ -55,6 +55,8 @@ from sparse_opt.torch.rewrites import (
 )
 
 __all__ = [
+    "DispatchMode",
+    "Results",
     "TorchDispatchMode",
     "as_traced",
     "compiling",
@@ -63,12 +65,14 @@ __all__ = [
     "has_lines",
     "has_modes",
     "is_alone",
+    "is_profiling",
     "is_query_of_device",
     "is_view",
     "is_without_values",
     "keep_lines_of",
     "know_mapping",
     "masked_calls",
+    "operands_of",
     "settings",
     "tensors_of",
     "traced",
@@ -101,6 +105,8 @@ _NEEDED = (
     _lazy_graph_module._LazyGraphModule,
     fake_tensor.in_kernel_invocation_manager,
     python_dispatch.autograd_would_have_decomposed,
+    torch._C._DisablePythonDispatcher,
+    torch._C._set_throw_on_mutable_data_ptr,
     _symbolic_trace._is_fx_tracing_context,
 )
 
@@ -402,6 +408,14 @@ def give_place(place: tuple[str, int] | None) -> None:
     )
 
 
+class DispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode of dispatch that nobody compiles, and that need not say so each time."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
 def is_without_values(tensor: torch.Tensor) -> bool:
     """Returns whether a tensor is one of a trace, which holds nothing."""
     return isinstance(tensor, fake_tensor.FakeTensor)
@@ -416,10 +430,16 @@ def is_query_of_device(func: Any, args: Any) -> bool:
 _DEVICE = torch.ops.prim.device.default
 
 
+def is_profiling(func: Any) -> bool:
+    """Returns whether an operation notes times, and computes nothing."""
+    return getattr(func, "namespace", "") == "profiler"
+
+
 def traced(
     function: Callable[..., Any],
     decompositions: Mapping[Any, Callable[..., Any]] | None,
     tensors: Sequence[torch.Tensor],
+    results: Results | None = None,
 ) -> torch.fx.GraphModule:
     """Returns the graph of what a function does to tensors without values.
 
@@ -434,7 +454,7 @@ def traced(
         tracing_mode="real",
         _disable_torch_fn_metadata_mode=True,
     )
-    setattr(proxy_tensor, "proxy_call", _NotingLittle(own))
+    setattr(proxy_tensor, "proxy_call", _NotingLittle(own, results or Results()))
     setattr(proxy_tensor, "dispatch_trace", _graph_of)
     try:
         with fx_traceback.preserve_node_meta():
@@ -455,13 +475,11 @@ class _NotingLittle:
     """Adds operations to a graph; what is no operation on traced tensors alone is left to
     `own`."""
 
-    def __init__(self, own: Callable[..., Any]) -> None:
-        self._own = own
+    def __init__(self, own: Callable[..., Any], results: Results) -> None:
+        self._own, self._results = own, results
         # Values hold nothing: those of one form are one.
         self._values: dict[Any, torch.Tensor | None] = {}
         self._forms: dict[torch.fx.Node, Any] = {}
-        # The forms of results, by the operation and the forms of its operands.
-        self._results: dict[Any, Any] = {}
 
     def __call__(
         self, mode: Any, func: Any, pre_dispatch: bool, args: Any, kwargs: Any
@@ -492,7 +510,8 @@ class _NotingLittle:
         if options:
             node.kwargs = options
         node.stack_trace = fx_traceback.get_current_meta().get("stack_trace")
-        result = self._result(func, args, kwargs, operands, options)
+        forms = self._key(operands), self._key(options)
+        result, _ = self._results.of(func, args, kwargs, forms)
         traced = proxy.Proxy(node, tracer)
         form = _form(result)
         if form is None:
@@ -503,16 +522,6 @@ class _NotingLittle:
         node.meta["val"] = self._values[form]
         self._forms[node] = form
         tracer.tensor_tracker[result] = proxy_tensor._ProxyTensor(traced, None)
-        return result
-
-    def _result(self, func: Any, args: Any, kwargs: Any, operands: Any, options: Any) -> Any:
-        """Returns what an operation returns: what it did of operands of the same forms."""
-        key = func, self._key(operands), self._key(options), torch.get_default_dtype()
-        if (form := self._results.get(key)) is not None:
-            return made(func, args, form)
-        result = func(*args, **kwargs)
-        if (form := form_of(func, args, result)) is not None:
-            self._results[key] = form
         return result
 
     def _key(self, value: Any) -> Any:
@@ -528,7 +537,55 @@ class _NotingLittle:
         return type(value), value
 
 
-def form_of(func: Any, args: Any, result: Any) -> Any:
+class Results:
+    """What operations make of tensors without values: of operands of the same forms, results
+    of the same form."""
+
+    def __init__(self) -> None:
+        self._forms: dict[Any, Any] = {}
+
+    def of(self, func: Any, args: Any, kwargs: Any, operands: Any) -> tuple[Any, Any]:
+        """Returns what an operation returns, and its form; None: it has none.
+
+        Args:
+          operands: the forms of tensors among what it takes, none of which is known, and
+            the rest with its types; None: it is computed.
+        """
+        key = func, operands, torch.get_default_dtype()
+        if operands is not None and (form := self._forms.get(key)) is not None:
+            return made(func, args, form), form
+        result = func(*args, **kwargs)
+        form = _form_of(func, args, result)
+        if operands is not None and form is not None:
+            self._forms[key] = form
+        return result, form
+
+
+def operands_of(value: Any) -> Any:
+    """Returns the forms of operands, as `Results` takes them; None: it takes none of them."""
+    try:
+        return _operand_of(value)
+    except KeyError:
+        return None
+
+
+def _operand_of(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        form = _form(value)
+        if form is None or value.constant is not None:  # type: ignore[attr-defined]
+            raise KeyError
+        return form
+    kind = type(value)
+    if kind in (list, tuple):
+        return tuple([_operand_of(item) for item in value])
+    if kind is dict:
+        return tuple([(key, _operand_of(item)) for key, item in value.items()])
+    if value is not None and kind not in OPERANDS:
+        raise KeyError
+    return kind, value
+
+
+def _form_of(func: Any, args: Any, result: Any) -> Any:
     """Returns what `made` makes the result of an operation of; None: it cannot."""
     form = _form(result) if args and _kind(func) and are_unknown(args) else None
     is_plain = form is not None and not any(form[5:]) and result.constant is None
@@ -543,12 +600,30 @@ def made(func: Any, args: Any, form: Any) -> Any:
         return args[0]
     shape, stride, offset, dtype, device, *_ = form
     mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
-    storage = args[0].untyped_storage() if kind == "views" else None
-    with fake_tensor.in_kernel_invocation_manager(mode):
-        empty = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
-        if storage is not None:
+    if kind == "views":
+        storage = args[0].untyped_storage()
+        with fake_tensor.in_kernel_invocation_manager(mode):
+            empty = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
             empty.set_(storage, offset, shape, stride)
-    return fake_tensor.FakeTensor(mode, empty, device)
+    else:
+        with torch._C._DisableTorchDispatch(), torch._C._DisablePythonDispatcher():
+            empty = torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+    return _fake(mode, empty, device)
+
+
+def _fake(mode: Any, empty: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Returns what `FakeTensor` does, whose attributes are those of each that holds nothing."""
+    attributes = mode.__dict__.setdefault("_sparse_opt_attributes", {})
+    if device not in attributes:
+        first = fake_tensor.FakeTensor(mode, empty, device)
+        attributes[device] = dict(vars(first))
+        return first
+    fake = torch.Tensor._make_subclass(
+        fake_tensor.FakeTensor, empty, False, dispatch_device=True, device_for_backend_keys=device
+    )
+    torch._C._set_throw_on_mutable_data_ptr(fake)
+    fake.__dict__.update(attributes[device])
+    return fake
 
 
 def are_unknown(operands: Any) -> bool:
@@ -568,6 +643,13 @@ def _form(value: Any) -> Any:
         value.shape, value.stride(), value.storage_offset(), value.dtype, value.device,
         value.is_conj(), value.is_neg(),
     )  # fmt: skip
+
+
+def all_forms(value: Any) -> Any:
+    """Returns the forms of what an operation returns, whatever that is."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(all_forms, value))
+    return type(value), _form(value)
 
 
 @functools.cache
