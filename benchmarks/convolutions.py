@@ -10,14 +10,17 @@ gradients of its input and of its weight, and the update of both by SGD. All are
 process; times are medians. Losses are compared with PyTorch's of the weight times its mask in float64
 before anything is timed. The last column is sparse_opt.torch.nn.Conv2d with blocks of 16x16 in
 PyTorch's own loop. With --network it is a step of a whole network of examples/resnet.py, with SGD, all
-convolutions but the first in blocks, and its loss is compared likewise.
+convolutions but the first in blocks, and its loss is compared likewise. Then each takes three steps in a
+process of its own, which prints the most memory that it took beyond that of its modules.
 """
 
 import argparse
 import copy
 import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -97,29 +100,77 @@ def time_in_turn(calls, runs):
     return [statistics.median(own) * 1e3 for own in times]
 
 
+def peak_bytes():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
+
+
+def network_of(options):
+    """A network with its optimizer, and a batch."""
+    import resnet
+    import torch
+
+    torch.manual_seed(0)
+    model = resnet.ResNet(*resnet.NETWORKS[options.network])
+    batch = {"x": torch.randn(options.images, 3, options.size, options.size),
+             "label": torch.randint(0, 1000, (options.images,))}  # fmt: skip
+    return model, torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9), batch
+
+
+def take_steps(options):
+    """Takes three steps of PyTorch, or of the library `options.alone`, and prints what memory they take."""
+    if options.alone == "torch":
+        import resnet
+        import torch
+
+        torch.ones(8, 8) @ torch.ones(8, 8)  # Loads what products load.
+        before = peak_bytes()
+        model, optimizer, batch = network_of(options)
+        for _ in range(3):
+            resnet.train_step(model, optimizer, batch)
+    else:
+        import numpy as np
+        import sparse_opt
+
+        before = peak_bytes()
+        step = sparse_opt.Step(options.alone, pattern=None if Path(options.alone).stem == "0" else "random")
+        images = np.random.default_rng(0).standard_normal((options.images, 3, options.size, options.size), np.float32)
+        labels = np.arange(options.images, dtype=np.int64)
+        names = [b.name for b in step.buffers.values() if b.role == "batch"]
+        for _ in range(3):
+            step(**{name: images if name.endswith("x") else labels for name in names})
+    print(peak_bytes() - before)
+
+
+def measure_memory(options, names, libraries):
+    peaks = []
+    for name, library in zip(names, libraries):
+        done = subprocess.run([sys.executable, __file__, "--alone", library, *sys.argv[1:]],
+                              stdout=subprocess.PIPE, text=True, check=True)
+        peaks.append(int(done.stdout))
+        print(f"{name:>8} {peaks[-1] / 2**20:10.0f} MiB {peaks[-1] / peaks[0]:6.2f} of PyTorch's", flush=True)
+
+
 def measure_network(options):
     import numpy as np
     import resnet
     import sparse_opt.torch
     import torch
 
-    def network():
-        torch.manual_seed(0)
-        model = resnet.ResNet(*resnet.NETWORKS[options.network])
-        return model, torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-
-    batch = {"x": torch.randn(options.images, 3, options.size, options.size),
-             "label": torch.randint(0, 1000, (options.images,))}  # fmt: skip
-    names, calls = ["PyTorch"], []
-    model, optimizer = network()
+    folder = tempfile.TemporaryDirectory()
+    names, calls, libraries = ["PyTorch"], [], ["torch"]
+    model, optimizer, batch = network_of(options)
     calls.append(lambda: float(resnet.train_step(model, optimizer, batch)))
     for block in map(int, options.blocks.split(",")):
-        own, own_optimizer = network()
+        own, own_optimizer, _ = network_of(options)
         export = sparse_opt.torch.export(resnet.train_step, own, own_optimizer, batch)
         marks = [resnet.mark(f"{block}x{block}", options.density)] if block else []
-        step = sparse_opt.compile(export, marks, pattern="random" if block else None, check=0)
+        libraries.append(str(Path(folder.name) / f"{block}.so"))
+        step = sparse_opt.compile(
+            export, marks, pattern="random" if block else None, check=0, library=libraries[-1]
+        )
         # The same network, with the weights that the step begins with, in float64.
-        reference, reference_optimizer = network()
+        reference, reference_optimizer, _ = network_of(options)
         reference.load_state_dict({name: torch.as_tensor(np.array(value)) for name, value in step.state_dict().items()})
         wide = {"x": batch["x"].double(), "label": batch["label"]}
         want = float(resnet.train_step(reference.double(), reference_optimizer, wide))
@@ -132,6 +183,7 @@ def measure_network(options):
     print(f"{options.network}, {options.images} x 3 x {options.size} x {options.size}, density {options.density}, {options.threads} threads")
     for name, median in zip(names, medians):
         print(f"{name:>8} {median:10.1f} ms {medians[0] / median:6.2f} x PyTorch", flush=True)
+    measure_memory(options, names, libraries)
 
 
 def main():
@@ -144,11 +196,16 @@ def main():
     parser.add_argument("--network", choices=["resnet18", "resnet50"])
     parser.add_argument("--blocks", default="0,16,1", help="of the network's steps: 0 is a dense one")
     parser.add_argument("--size", type=int, default=224, help="height and width of the network's images")
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
     options = parser.parse_args()
     harness.set_threads(options.threads)
+    if options.alone and options.alone != "torch":
+        return take_steps(options)
     import torch
 
     torch.set_num_threads(options.threads)
+    if options.alone:
+        return take_steps(options)
     if options.network:
         return measure_network(options)
     names = ["PyTorch, ms", "dense, ms", *(f"{b}x{b}, ms" for b in BLOCKS), "layer, ms"]

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Parses the manifest of a compiled step: the schema is checked first
-// (support/Manifest.h), then what one key says of another.
+// (support/ManifestSchema.h), then what one key says of another.
 
-#include "support/Manifest.h"
 #include "Step.h"
 #include "base/Element.h"
 #include "pattern/Pattern.h"
 #include "support/Hash.h"
 #include "support/Json.h"
+#include "support/ManifestSchema.h"
 #include <algorithm>
 #include <set>
 

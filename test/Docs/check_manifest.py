@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Checks that docs/manifest.md has the keys that support/Manifest.cpp has.
+"""Checks that docs/manifest.md has the keys that support/ManifestSchema.cpp has.
 
     check_manifest.py <source root>
 
@@ -20,16 +20,16 @@ code = {
     name: {key + ("?" if need == ", Optional" else "") for key, need in
            re.findall(r'^ *{"(\w+)", Holds::\w+(, \w+)?', keys, re.M)}
     for name, keys in re.findall(r"^static constexpr Key (\w+)Keys\[\] = {\n(.*?)^};",
-                                 (root / "support/Manifest.cpp").read_text(), re.S | re.M)
+                                 (root / "support/ManifestSchema.cpp").read_text(), re.S | re.M)
 }
 page = {
     heading: set(re.findall(r"^\| `(\w+\??)` \|", text, re.M))
     for heading, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", (root / "docs/manifest.md").read_text(), re.S | re.M)
 }
 if set(code) != set(TABLES.values()):
-    sys.exit(f"expected tables {sorted(TABLES.values())} in support/Manifest.cpp, but got {sorted(code)}")
+    sys.exit(f"expected tables {sorted(TABLES.values())} in support/ManifestSchema.cpp, but got {sorted(code)}")
 errors = [
-    f"expected '{heading}' of docs/manifest.md to have the keys of support/Manifest.cpp, but got others: "
+    f"expected '{heading}' of docs/manifest.md to have the keys of support/ManifestSchema.cpp, but got others: "
     f"{sorted(page.get(heading, set()) ^ code[name])}"
     for heading, name in TABLES.items() if page.get(heading) != code[name]
 ]

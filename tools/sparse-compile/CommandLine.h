@@ -195,8 +195,8 @@ struct CommandLine {
       llvm::cl::desc(
           "How sparse products of bf16 in blocks of whole tiles are computed: "
           "none, as --bf16-dots says; amx, by the tiles of AMX; emulated, by "
-          "plain vectors of the same roundings, on any processor (default: amx "
-          "where the processor has it, else none)"),
+          "plain vectors of the same roundings, on any processor (default: "
+          "none)"),
       llvm::cl::value_desc("none|amx|emulated"), llvm::cl::cat(category)};
   llvm::cl::opt<bool> emulateInstructions{
       "emulate-instructions",

@@ -3,7 +3,7 @@
 // Hashes the code of an object file.
 
 #include "Identity.h"
-#include "support/Manifest.h"
+#include "support/ManifestSchema.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/BinaryFormat/ELF.h"
 #include "llvm/IR/Constants.h"

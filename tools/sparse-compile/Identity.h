@@ -16,7 +16,7 @@ namespace mlir::bsr {
 ///   "compiler": `compiler`, the choices that the code depends on;
 ///   "target_features": what a processor must have to run the code;
 ///   "code": the hash of the code, zeros until `writeCodeHash`.
-/// An error if the manifest is then none (support/Manifest.h).
+/// An error if the manifest is then none (support/ManifestSchema.h).
 llvm::Error completeManifest(llvm::Module &module, llvm::json::Object compiler,
                              llvm::ArrayRef<llvm::StringRef> features);
 

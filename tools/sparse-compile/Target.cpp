@@ -70,14 +70,14 @@ static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
     VectorUnit vectors = getVectorUnit(machine);
     CacheSizes caches =
         getCacheSizes(options.targetCpu == "host" && !isForeign(machine));
-    base =
-        CPUAttr::get(module.getContext(), vectors.bits, vectors.registers,
-                     caches.first, caches.second,
-                     hasDots(machine, get(options.vectorBits, vectors.bits),
-                             /*isFast=*/true)
-                         ? PairDots::Native
-                         : PairDots::None,
-                     vectors.hasTiles ? TileProducts::AMX : TileProducts::None);
+    base = CPUAttr::get(module.getContext(), vectors.bits, vectors.registers,
+                        caches.first, caches.second,
+                        hasDots(machine, get(options.vectorBits, vectors.bits),
+                                /*isFast=*/true)
+                            ? PairDots::Native
+                            : PairDots::None,
+                        // Where a processor has them, they wait to be measured.
+                        TileProducts::None);
   }
   Expected<PairDots> dots = getDots(options, base.getBf16Dots());
   if (!dots)

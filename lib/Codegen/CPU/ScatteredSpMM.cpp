@@ -169,6 +169,6 @@ void cpu::emitSpMM(Emitter &e, SpMMOp op, Value output,
   if (schedule.walk == Walk::Scatter)
     ScatterEmitter(e, op, output, patterns, epilogue, ordered).emit();
   else
-    emitGatheredSpMM(e, op, output, patterns, schedule, epilogue, ordered,
-                     streams);
+    emitGatheredSpMM(e, {op, output, patterns, epilogue, ordered, streams},
+                     schedule);
 }

@@ -471,12 +471,11 @@ void SpMMEmitter::emit(bool isRest) {
     });
 }
 
-void cpu::emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
-                           const PatternViews &patterns,
-                           const ProductSchedule &schedule, Epilogue epilogue,
-                           Value ordered, ArrayRef<Stream> streams) {
-  bool isTiled = emitTiledSpMM(e, op, output, patterns, epilogue, ordered);
-  SpMMEmitter(e, op, output, patterns, schedule, epilogue,
-              isTiled ? Value() : ordered, streams)
-      .emit(/*isRest=*/isTiled);
+void cpu::emitGatheredSpMM(Emitter &e, const SpMMKernel &kernel,
+                           const ProductSchedule &schedule) {
+  SpMMKernel rest(kernel);
+  bool isTiled = emitTiledSpMM(e, kernel);
+  if (isTiled)
+    rest.ordered = Value();
+  SpMMEmitter(e, rest, schedule).emit(/*isRest=*/isTiled);
 }

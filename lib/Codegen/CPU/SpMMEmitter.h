@@ -19,20 +19,21 @@ namespace mlir::bsr::cpu {
 /// are kept in the output.
 class SpMMEmitter : GatherNest {
 public:
-  SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              const ProductSchedule &given, Epilogue epilogue, Value ordered,
-              ArrayRef<Stream> streams)
-      : GatherNest(op, e.target, given, !!e.getBuffer(op.getValues()),
-                   !!ordered),
-        e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
+  SpMMEmitter(Emitter &e, const SpMMKernel &kernel,
+              const ProductSchedule &given)
+      : GatherNest(kernel.op, e.target, given,
+                   !!e.getBuffer(SpMMOp(kernel.op).getValues()),
+                   !!kernel.ordered),
+        e(e), op(kernel.op), output(kernel.output),
+        view(kernel.patterns.at({op.getPattern(), walked})),
+        epilogue(kernel.epilogue),
         together(epilogue.square
                      ? std::max<int64_t>(1, Epilogue::squareFeatures / outBlock)
                      : 1),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
-        windows(e, op.getX()), ordered(ordered),
+        windows(e, op.getX()), ordered(kernel.ordered),
         streams(tiles.size() > 1 && !rereads && e.target.lanes >= 16
-                    ? streams
+                    ? kernel.streams
                     : ArrayRef<Stream>()) {}
   /// Full register tiles of lanes and the rest, or just that.
   void emit(bool isRest);

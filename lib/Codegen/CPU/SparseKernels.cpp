@@ -248,7 +248,7 @@ void cpu::emitSparse(Emitter &e, Operation *op, Value output,
         emitBatch<SpMMOp>(e, op, {op.getValues(), op.getX()}, output,
                           [&](SpMMOp product, Value part) {
                             if (op.getNumBatchDims())
-                              emitGatheredSpMM(e, product, part, patterns,
+                              emitGatheredSpMM(e, {product, part, patterns},
                                                getSchedule(op, e.target));
                             else
                               emitSpMM(e, product, part, patterns);

@@ -75,10 +75,17 @@ struct Stream {
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Epilogue epilogue = {}, Value ordered = {},
               ArrayRef<Stream> streams = {});
-void emitGatheredSpMM(Emitter &e, SpMMOp op, Value output,
-                      const PatternViews &patterns,
-                      const ProductSchedule &schedule, Epilogue epilogue = {},
-                      Value ordered = {}, ArrayRef<Stream> streams = {});
+/// A product with what its kernel has beside its operands.
+struct SpMMKernel {
+  SpMMOp op;
+  Value output;
+  const PatternViews &patterns;
+  Epilogue epilogue = {};
+  Value ordered = {};
+  ArrayRef<Stream> streams = {};
+};
+void emitGatheredSpMM(Emitter &e, const SpMMKernel &kernel,
+                      const ProductSchedule &schedule);
 /// Blocks of one column: those of one row, in the transposed product.
 inline bool isOfColumns(PatternType pattern) {
   return pattern.getBlockCols() == 1 && pattern.getBlockRows() > 1;

@@ -74,11 +74,10 @@ struct TiledSpMM {
 /// Emits what puts the values of `op` in `packed`.
 void emitPackedValues(Emitter &e, SpMMOp op, const TiledSpMM &tiled,
                       const PatternView &view, Value packed);
-/// Emits the whole panels of `op`, if it is made of tiles; false, and nothing
-/// emitted, if not. `packed` is memory of `getPacked`, or null.
-bool emitTiledSpMM(Emitter &e, SpMMOp op, Value output,
-                   const PatternViews &patterns, Epilogue epilogue,
-                   Value packed);
+/// Emits the whole panels of `kernel`, if it is made of tiles; false, and
+/// nothing emitted, if not. What it has in order is memory of `getPacked`, or
+/// null.
+bool emitTiledSpMM(Emitter &e, const SpMMKernel &kernel);
 
 /// Whether the sums of `op` are those of tiles: rows of one operand as they
 /// lie, and pairs of tokens of the other one, which a work item transposes for

@@ -20,10 +20,11 @@ namespace {
 /// side by side, and multiplies. Sums are rounded from memory.
 class TileEmitter {
 public:
-  TileEmitter(Emitter &e, SpMMOp op, const TiledSpMM &tiled, Value output,
-              const PatternView &view, Value values, Epilogue epilogue)
-      : e(e), op(op), tiled(tiled), output(output), view(view), values(values),
-        epilogue(epilogue), tiles(e), windows(e, op.getX()),
+  TileEmitter(Emitter &e, const SpMMKernel &kernel, const TiledSpMM &tiled,
+              const PatternView &view)
+      : e(e), op(kernel.op), tiled(tiled), output(kernel.output), view(view),
+        values(kernel.ordered ? kernel.ordered : e.getBuffer(op.getValues())),
+        epilogue(kernel.epilogue), tiles(e), windows(e, op.getX()),
         activations(op.getX().getType().getShape(), op.getFeatureDim()),
         panel(e.target.panel()), tokens(tiled.tokenTiles * tileSize),
         features(tiled.rowTiles * tileSize) {}
@@ -246,17 +247,15 @@ void TileEmitter::emit() {
   });
 }
 
-bool cpu::emitTiledSpMM(Emitter &e, SpMMOp op, Value output,
-                        const PatternViews &patterns, Epilogue epilogue,
-                        Value packed) {
+bool cpu::emitTiledSpMM(Emitter &e, const SpMMKernel &kernel) {
+  SpMMOp op = kernel.op;
+  Value packed = kernel.ordered;
   std::optional<TiledSpMM> tiled = TiledSpMM::find(op, e.target);
   if (!tiled || tiled->isPacked != !!packed)
     return false;
-  const PatternView &view = patterns.at({op.getPattern(), tiled->walked});
+  PatternView view = kernel.patterns.at({op.getPattern(), tiled->walked});
   if (packed)
     emitPackedValues(e, op, *tiled, view, packed);
-  TileEmitter(e, op, *tiled, output, view,
-              packed ? packed : e.getBuffer(op.getValues()), epilogue)
-      .emit();
+  TileEmitter(e, kernel, *tiled, view).emit();
   return true;
 }

@@ -51,23 +51,29 @@ static bool isReadInPanels(Value value, int64_t panel) {
   });
 }
 
-/// True if `cluster` sums up tokens of one feature after the other, alone or
-/// with what it makes of the sums: of each panel it would read one row.
-static bool sumsAlongLanes(ClusterOp cluster) {
-  return llvm::any_of(
-      cluster.getBody().front().getOps<linalg::GenericOp>(),
-      [](linalg::GenericOp op) {
-        RootAttr root = attrs::root.get(op);
-        if (op.getNumReductionLoops() == 0 || op.getNumDpsInputs() != 1 ||
-            (root && root.getIsTotal()))
-          return false;
-        AffineMap map = op.getIndexingMapsArray().front();
-        if (map.getNumResults() < 3)
-          return false;
-        auto lane = dyn_cast<AffineDimExpr>(map.getResults().back());
-        return lane && op.getIteratorTypesArray()[lane.getPosition()] ==
-                           utils::IteratorType::reduction;
-      });
+/// True if `op` sums up tokens of one feature after the other: of each panel it
+/// would read one row.
+static bool sumsAlongLanes(linalg::GenericOp op) {
+  RootAttr root = attrs::root.get(op);
+  if (op.getNumReductionLoops() == 0 || op.getNumDpsInputs() != 1 ||
+      (root && root.getIsTotal()))
+    return false;
+  AffineMap map = op.getIndexingMapsArray().front();
+  if (map.getNumResults() < 3)
+    return false;
+  auto lane = dyn_cast<AffineDimExpr>(map.getResults().back());
+  return lane && op.getIteratorTypesArray()[lane.getPosition()] ==
+                     utils::IteratorType::reduction;
+}
+
+/// True if `cluster` goes through a feature's tokens once to sum them up, and
+/// again with what it makes of the sums.
+static bool goesAlongLanes(ClusterOp cluster) {
+  auto ops = cluster.getBody().front().getOps<linalg::GenericOp>();
+  return llvm::any_of(ops, sumsAlongLanes) &&
+         llvm::any_of(ops, [](linalg::GenericOp op) {
+           return op.getNumReductionLoops() == 0 && op.getNumLoops() >= 3;
+         });
 }
 
 /// True if `use` is that of a kernel which takes panels of `panel` lanes.
@@ -78,7 +84,7 @@ static bool takesPanels(OpOperand &use, int64_t panel, SymbolTable &symbols) {
   unsigned number = use.getOperandNumber();
   return launch && (!cluster || number >= launch.getInputs().size() ||
                     (isReadInPanels(cluster.getArgument(number), panel) &&
-                     !sumsAlongLanes(cluster)));
+                     !goesAlongLanes(cluster)));
 }
 
 /// True if `result`, which `cluster` returns as `computed`, is an activation

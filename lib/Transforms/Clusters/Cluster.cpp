@@ -4,7 +4,7 @@
 // elimination of duplicate functions compares func.func only, and pair by
 // pair.)
 
-#include "Groups.h"
+#include "FusionGroups.h"
 #include "Pieces.h"
 #include "bsr/Analysis/ClusterPlan.h"
 #include "bsr/Analysis/Decisions.h"
@@ -28,7 +28,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 /// A copy of `group` in a cluster without results: its arguments are `inputs`.
-static ClusterOp outline(const Groups::Group &group,
+static ClusterOp outline(const FusionGroups::Group &group,
                          const SetVector<Value> &inputs,
                          const SetVector<Operation *> &members,
                          IRMapping &mapping) {
@@ -63,9 +63,9 @@ static ClusterOp outline(const Groups::Group &group,
 /// become those that it must have: what `kept` says that others read, and what
 /// has no other place. If no work item can do all of the rest, each root's.
 static std::optional<ClusterPlan>
-plan(ClusterOp cluster, const Groups::Group &group, const Groups::Kept &kept,
-     const IRMapping &mapping, TargetAttrInterface target,
-     SmallVector<Value> &results) {
+plan(ClusterOp cluster, const FusionGroups::Group &group,
+     const FusionGroups::Kept &kept, const IRMapping &mapping,
+     TargetAttrInterface target, SmallVector<Value> &results) {
   auto yield = [&] {
     cluster.setYielded(llvm::map_to_vector(
         results, [&](Value result) { return mapping.lookup(result); }));
@@ -95,12 +95,12 @@ plan(ClusterOp cluster, const Groups::Group &group, const Groups::Kept &kept,
 /// Leaves on `step` how many products of each kind its clusters compute
 /// (`bsr.products`), and how many clusters go between a dense matrix and its
 /// stored blocks (`bsr.left_dense`).
-static void countProducts(func::FuncOp step, const Groups &groups) {
+static void countProducts(func::FuncOp step, const FusionGroups &groups) {
   llvm::MapVector<StringRef, int64_t> counts;
   for (StringRef kind : {"spmm", "spmm_transposed", "sddmm", "dense"})
     counts[kind] = 0;
   int64_t leftDense = 0;
-  for (const Groups::Group &group : groups.groups) {
+  for (const FusionGroups::Group &group : groups.groups) {
     SetVector<Value> inputs;
     SetVector<Operation *> members;
     groups.collect(group, inputs, members);
@@ -126,7 +126,7 @@ static bool hasPattern(const SetVector<Value> &inputs) {
 }
 
 /// Says what `launch`, of a cluster with plan `plan`, computes.
-static void remarkCluster(LaunchOp launch, const Groups::Group &group,
+static void remarkCluster(LaunchOp launch, const FusionGroups::Group &group,
                           const ClusterPlan &plan) {
   PassRemark remark = PassRemark::passed("bsr-cluster", "ClusterMade", launch);
   if (!remark)
@@ -210,12 +210,12 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
     // would be a cluster that nothing launches.
     eraseDead(block);
     TargetAttrInterface target = getTarget(step);
-    Groups groups(block, target);
+    FusionGroups groups(block, target);
     if (isStep(step))
       countProducts(step, groups);
     for (size_t number = 0; number != groups.groups.size(); ++number) {
-      const Groups::Group &group = groups.groups[number];
-      Groups::Kept kept = groups.getKept(number);
+      const FusionGroups::Group &group = groups.groups[number];
+      FusionGroups::Kept kept = groups.getKept(number);
       if (kept.used.empty())
         continue;
       SetVector<Value> inputs;

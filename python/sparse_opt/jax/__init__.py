@@ -106,7 +106,7 @@ def export(
     roles = dict(roles or {})
     inits = dict(inits or {})
     _versions.load("jax", _TESTED, _LEANING)
-    from sparse_opt.jax import _kept, _points, _retraces
+    from sparse_opt.jax import _export_cache, _points, _retraces
 
     for pattern in (*roles, *inits):
         _require_pattern(pattern)
@@ -167,7 +167,7 @@ def export(
     ]
     result_attributes[num_carried]["bsr.role"] = "loss"
 
-    text = _kept.lower(
+    text = _export_cache.lower(
         traced.lower().as_text(debug_info=True),
         argument_attributes,
         result_attributes,
@@ -209,7 +209,7 @@ def export_function(
     """
     roles = dict(roles or {})
     _versions.load("jax", _TESTED, _LEANING)
-    from sparse_opt.jax import _kept, _retraces
+    from sparse_opt.jax import _export_cache, _retraces
 
     for pattern in roles:
         _require_pattern(pattern)
@@ -233,7 +233,7 @@ def export_function(
         {"bsr.name": _checks.dotted("metrics", path)}
         for path, _ in tree_util.tree_leaves_with_path((traced.out_info,))
     ]
-    text = _kept.lower(
+    text = _export_cache.lower(
         traced.lower().as_text(debug_info=True),
         argument_attributes,
         result_attributes,

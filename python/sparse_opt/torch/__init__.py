@@ -106,7 +106,7 @@ def export(
         _arguments,
         _capture,
         _effects,
-        _kept,
+        _export_cache,
         _optimizer,
         _optimizers,
         _program,
@@ -143,7 +143,7 @@ def export(
             rule = _init(argument.name, argument.role, argument.value, inits or {})
             if rule:
                 rules[argument.name] = rule
-        text, captured = _kept.export(recorded, rules, locations, _lower)
+        text, captured = _export_cache.export(recorded, rules, locations, _lower)
 
     def again(batch: Any, is_apart: Any = is_apart) -> Export:
         with _experts.apart(is_apart):
@@ -191,7 +191,7 @@ def export_function(
         _arguments,
         _capture,
         _effects,
-        _kept,
+        _export_cache,
         _program,
         _upgrade,
     )
@@ -203,7 +203,7 @@ def export_function(
         with _capture.in_mode(model, training):
             with _effects.nothing_kept():
                 recorded = _capture.record_function(function, model, batch)
-            text, captured = _kept.export(recorded, {}, locations, _lower)
+            text, captured = _export_cache.export(recorded, {}, locations, _lower)
     program = _program.TorchFunction(model, batch, captured, layers)
 
     def apart() -> Export:

@@ -44,14 +44,14 @@ for cpu, cases in MOST.items():
     for name, (most, loads) in cases.items():
         op, kind, block = name.split("/")
         case = kernels.Case(op, kind, block, 0.1, "random", 768, 3072, 1024)
-        inner, outer = machine_code.measure(case, cpu, ["--bf16-tiles=none"] if kind == "bf16" else [])
+        inner, outer = machine_code.measure(case, cpu)
         assert not inner.spills and not outer.spills, f"{name} for {cpu}: expected no spills, but got {inner}, {outer}"
         assert inner.instructions <= most * inner.madds, f"{name} for {cpu}: expected {most} instructions, but got {inner}"
         assert inner.loads <= loads * inner.madds, f"{name} for {cpu}: expected {loads} loads, but got {inner}"
 for name, (madds, most, tiles) in TILES.items():
     op, kind, block = name.split("/")
     case = kernels.Case(op, kind, block, 0.1, "random", 768, 3072, 1024)
-    inner, outer = machine_code.measure(case, "sapphirerapids")
+    inner, outer = machine_code.measure(case, "sapphirerapids", ["--bf16-tiles=amx"])
     assert not inner.spills and not outer.spills, f"{name} by tiles: expected no spills, but got {inner}, {outer}"
     assert inner.madds == madds and inner.tiles == tiles * madds, f"{name} by tiles: expected {madds}, {tiles}, but got {inner}"
     assert inner.instructions <= most * madds, f"{name} by tiles: expected {most} instructions, but got {inner}"

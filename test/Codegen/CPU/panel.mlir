@@ -198,8 +198,8 @@ func.func @look_ups(%p: !table, %w: tensor<3x16x16xf32>, %at: tensor<4xi64>) -> 
 #in = affine_map<(f, n, s) -> (f, n, s)>
 #out = affine_map<(f, n, s) -> (f)>
 
-// No panels: a kernel that goes through the tokens of one feature after the other would
-// read a row of each.
+// No panels: a kernel that goes through the tokens of one feature after the other, and again
+// with what they sum up to, would read a row of each twice.
 bsr.cluster private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x256xf32>) -> tensor<32x256xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes} : !pattern, tensor<3x16x16xf32>, tensor<32x256xf32> -> tensor<32x256xf32>
   bsr.yield %y : tensor<32x256xf32>
@@ -215,11 +215,41 @@ bsr.cluster private @sums(%y: tensor<32x256xf32>) -> tensor<32xf32> {
   } -> tensor<32xf32>
   bsr.yield %s : tensor<32xf32>
 }
+bsr.cluster private @centered(%y: tensor<32x256xf32>) -> tensor<32x2x128xf32> {
+  %0 = tensor.expand_shape %y [[0], [1, 2]] output_shape [32, 2, 128] : tensor<32x256xf32> into tensor<32x2x128xf32>
+  %c = arith.constant dense<0.0> : tensor<32xf32>
+  %s = linalg.generic {indexing_maps = [#in, #out], iterator_types = ["parallel", "reduction", "reduction"]}
+      ins(%0 : tensor<32x2x128xf32>) outs(%c : tensor<32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %1 = arith.addf %o, %a : f32
+    linalg.yield %1 : f32
+  } -> tensor<32xf32>
+  %e = tensor.empty() : tensor<32x2x128xf32>
+  %d = linalg.generic {indexing_maps = [#in, #out, #in], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%0, %s : tensor<32x2x128xf32>, tensor<32xf32>) outs(%e : tensor<32x2x128xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %1 = arith.subf %a, %b : f32
+    linalg.yield %1 : f32
+  } -> tensor<32x2x128xf32>
+  bsr.yield %d : tensor<32x2x128xf32>
+}
 // CHECK-LABEL: func @by_feature
 // CHECK-NOT: bsr.panels
 // WIDE-LABEL: func @by_feature
 // WIDE-NOT: bsr.panels
-func.func @by_feature(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x256xf32>) -> tensor<32xf32> {
+func.func @by_feature(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x256xf32>) -> tensor<32x2x128xf32> {
+  %e = tensor.empty() : tensor<32x256xf32>
+  %f = tensor.empty() : tensor<32x2x128xf32>
+  %y = bsr.launch @product ins(%p, %w, %x : !pattern, tensor<3x16x16xf32>, tensor<32x256xf32>) outs(%e : tensor<32x256xf32>) -> tensor<32x256xf32>
+  %s = bsr.launch @centered ins(%y : tensor<32x256xf32>) outs(%f : tensor<32x2x128xf32>) -> tensor<32x2x128xf32>
+  return %s : tensor<32x2x128xf32>
+}
+// A sum alone reads each row once, so that panels stay.
+// CHECK-LABEL: func @sum_of_feature
+// CHECK: bsr.launch @product {{.*}} {bsr.panels = array<i64: 3>}
+// WIDE-LABEL: func @sum_of_feature
+// WIDE: bsr.panels
+func.func @sum_of_feature(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x256xf32>) -> tensor<32xf32> {
   %e = tensor.empty() : tensor<32x256xf32>
   %f = tensor.empty() : tensor<32xf32>
   %y = bsr.launch @product ins(%p, %w, %x : !pattern, tensor<3x16x16xf32>, tensor<32x256xf32>) outs(%e : tensor<32x256xf32>) -> tensor<32x256xf32>

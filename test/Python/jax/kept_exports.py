@@ -19,7 +19,7 @@ import numpy as np
 
 import sparse_opt.jax
 from sparse_opt import cache
-from sparse_opt.jax import _kept, _stablehlo
+from sparse_opt.jax import _export_cache, _stablehlo
 
 SCALE = 2.0
 SCALES = np.array([1.0, 2.0, 3.0], np.float32)
@@ -146,11 +146,11 @@ mended = [is_made({}) for _ in range(2)]
 print("damaged:", [m for _, m in mended], {str(text) for text, _ in mended} == {texts["nothing"]})
 
 # Another version of anything that computes a text makes it again.
-own_versions = _kept._versions
+own_versions = _export_cache._versions
 for place in range(len(own_versions())):
     parts = list(own_versions())
     parts[place] = "another"
-    _kept._versions = lambda: tuple(parts)
+    _export_cache._versions = lambda: tuple(parts)
     if not is_made({})[1]:
         print("taken from another version", place)
 # CHECK-NOT: taken

@@ -33,7 +33,7 @@ import sparse_opt
 import sparse_opt.torch
 from refusals import refuse
 from sparse_opt import cache
-from sparse_opt.torch import _kept, _linalg
+from sparse_opt.torch import _export_cache, _linalg
 
 
 class Model(nn.Module):
@@ -448,14 +448,14 @@ other, is_other_made = is_made(lambda: export({"optimizer": lambda m: sgd(m, lr=
 print("another rate:", is_other_made, str(other) == texts["nothing"])
 
 # Another version of anything that computes a text makes it again.
-own_versions = _kept._versions
+own_versions = _export_cache._versions
 for place in range(len(own_versions())):
     parts = list(own_versions())
     parts[place] = "another"
-    _kept._versions = lambda: tuple(parts)
+    _export_cache._versions = lambda: tuple(parts)
     if not is_made(lambda: export({}))[1]:
         print("taken from another version", place)
-_kept._versions = own_versions
+_export_cache._versions = own_versions
 # CHECK-NOT: taken
 # CHECK: versions: 6
 print("versions:", len(own_versions()))
@@ -534,9 +534,9 @@ for what, node in {
     "object": (torch.ops.aten.add.Tensor, object()),
 }.items():
     try:
-        _kept._content_of(Traced(node).graph)
+        _export_cache._content_of(Traced(node).graph)
         print("accepted", what)
-    except sparse_opt._kept.Unknown:
+    except sparse_opt._export_cache.Unknown:
         # CHECK-COUNT-3: no key of an unknown
         print("no key of an unknown", what)
 with torch.device("cpu"):

@@ -328,11 +328,11 @@ def _convolution(
         y = line.convolve(x, weight)
     else:
         size = x.shape[2:]
-        for d, (padding, stride_of) in enumerate(zip(paddings, strides), 2):
+        for d, (zeros, stride_of) in enumerate(zip(paddings, strides), 2):
             more = 0
-            if padding:
-                more = _left_over(x.shape[d] + 2 * padding, stride_of)
-            x = _pad(x, d, padding, padding + more, 0)
+            if zeros:
+                more = _left_over(x.shape[d] + 2 * zeros, stride_of)
+            x = _pad(x, d, zeros, zeros + more, 0)
         out = [
             (n - step * (k - 1) - 1) // stride_of + 1
             for n, k, stride_of, step in zip(

@@ -2,8 +2,8 @@
 //
 // Which operations of a step one kernel computes.
 
-#ifndef BSR_LIB_TRANSFORMS_CLUSTERS_GROUPS_H
-#define BSR_LIB_TRANSFORMS_CLUSTERS_GROUPS_H
+#ifndef BSR_LIB_TRANSFORMS_CLUSTERS_FUSIONGROUPS_H
+#define BSR_LIB_TRANSFORMS_CLUSTERS_FUSIONGROUPS_H
 
 #include "bsr/Analysis/ChainMatcher.h"
 #include "bsr/Analysis/Materialization.h"
@@ -12,9 +12,9 @@
 namespace mlir::bsr {
 
 /// Groups what is not computed where it is used.
-class Groups {
+class FusionGroups {
 public:
-  Groups(Block &block, TargetAttrInterface target);
+  FusionGroups(Block &block, TargetAttrInterface target);
 
   /// A group of roots that one function computes; the first root's place is
   /// where the launch goes. Empty where all of them went to another one.
@@ -77,4 +77,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_LIB_TRANSFORMS_CLUSTERS_GROUPS_H
+#endif // BSR_LIB_TRANSFORMS_CLUSTERS_FUSIONGROUPS_H

@@ -4,8 +4,8 @@
 // each holds. Writers and readers of manifests both use it.
 // docs/manifest.md says what the keys mean.
 
-#ifndef BSR_SUPPORT_MANIFEST_H
-#define BSR_SUPPORT_MANIFEST_H
+#ifndef BSR_SUPPORT_MANIFESTSCHEMA_H
+#define BSR_SUPPORT_MANIFESTSCHEMA_H
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -41,4 +41,4 @@ std::string findManifestError(std::string_view text, const std::string &where);
 
 } // namespace sparse_opt
 
-#endif // BSR_SUPPORT_MANIFEST_H
+#endif // BSR_SUPPORT_MANIFESTSCHEMA_H

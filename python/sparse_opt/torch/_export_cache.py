@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from sparse_opt import _kept, _progress, cache
+from sparse_opt import _export_cache, _progress, cache
 from sparse_opt.torch import _arguments, _capture, _indices, _private, _recording
 
 
@@ -82,28 +82,28 @@ def export(
     """
     _progress.stage("trace again")
     key = _key_of_run(recorded, rules, locations)
-    run = _kept.read(key, cache.RUN, _Run)
-    kept = _kept.read(run.graph, cache.EXPORT, Kept) if run else None
+    run = _export_cache.read(key, cache.RUN, _Run)
+    kept = _export_cache.read(run.graph, cache.EXPORT, Kept) if run else None
     if run and kept and run.read == _contents_of(recorded, run.read):
         captured = kept.capture(recorded, run.lookups)
         _capture.require_alike(recorded)
         return kept.text, captured
     traced = _capture.traced(recorded)
     graph = _key_of_graph(traced, rules, locations)
-    kept = _kept.read(graph, cache.EXPORT, Kept)
+    kept = _export_cache.read(graph, cache.EXPORT, Kept)
     if kept is None:
         captured = _capture.decomposed(traced)
         text = lower(captured, rules, locations)
         used = {a.name: a.result for a in captured.arguments}
         kept = Kept(text, captured.results, used)
-        _kept.write(graph, cache.EXPORT, vars(kept))
+        _export_cache.write(graph, cache.EXPORT, vars(kept))
     else:
         captured = kept.capture(recorded, traced.lookups)
     lookups = traced.lookups
     if graph and not lookups.computed:
         bounds = {name: dataclasses.astuple(b) for name, b in lookups.bounds.items()}
         read = _contents_of(recorded, lookups.read)
-        _kept.write(key, cache.RUN, {"graph": graph, "bounds": bounds, "read": read})
+        _export_cache.write(key, cache.RUN, {"graph": graph, "bounds": bounds, "read": read})
     return kept.text, captured
 
 
@@ -137,7 +137,7 @@ def _key(
     rules: Mapping[str, str],
     locations: bool,
 ) -> str | None:
-    if _kept.is_off() or _private.has_modes():
+    if _export_cache.is_off() or _private.has_modes():
         return None
     try:
         known = content()
@@ -153,9 +153,9 @@ def _key(
             tuple(rules.items()),
             locations,
         )
-    except _kept.Unknown:
+    except _export_cache.Unknown:
         return None
-    return _kept.key_of(parts)
+    return _export_cache.key_of(parts)
 
 
 def _contents_of(recorded: _capture.Recorded, names: Iterable[str]) -> dict[str, str]:
@@ -168,12 +168,12 @@ def _contents_of(recorded: _capture.Recorded, names: Iterable[str]) -> dict[str,
 def _versions() -> tuple[Any, ...]:
     """Returns what computes a text: this package by its content, others by their versions."""
     return (
-        _kept.own_version(),
+        _export_cache.own_version(),
         torch.__version__,
         torch.version.git_version,
         torch.__file__,
         importlib.metadata.version("torch-mlir"),
-        _kept.libraries_of("torch_mlir"),
+        _export_cache.libraries_of("torch_mlir"),
     )
 
 
@@ -197,7 +197,7 @@ def _forms_of(arguments: Sequence[_arguments.Argument]) -> tuple[Any, ...]:
 def _form(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
-            raise _kept.Unknown
+            raise _export_cache.Unknown
         return (
             tuple(value.shape), value.stride(), value.storage_offset(), str(value.dtype),
             str(value.device), value.is_conj(), value.is_neg(),
@@ -231,12 +231,12 @@ def _target_of(module: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
     if node.op == "call_function":
         is_known = getattr(node.target, "namespace", "") in _recording.LIBRARIES
         if not is_known and node.target is not operator.getitem:
-            raise _kept.Unknown
+            raise _export_cache.Unknown
         return str(node.target)
     if node.op == "get_attr":
         return node.target, _constant(getattr(module, str(node.target)))
     if node.op not in ("placeholder", "output"):
-        raise _kept.Unknown
+        raise _export_cache.Unknown
     return node.target
 
 
@@ -245,10 +245,10 @@ def _constant(value: Any) -> Any:
     if isinstance(value, torch.fx.GraphModule):
         return _content_of(value)
     if type(value) is not torch.Tensor or _private.is_without_values(value):
-        raise _kept.Unknown
+        raise _export_cache.Unknown
     form = _form(value)
     if form[-2:] != (False, False):
-        raise _kept.Unknown
+        raise _export_cache.Unknown
     return form, value.requires_grad, _numbers_of(value)
 
 
@@ -269,4 +269,4 @@ def _operand(value: Any, places: Mapping[torch.fx.Node, int]) -> Any:
         return "dict", tuple((key, _operand(item, places)) for key, item in value.items())
     if value is None or type(value) in _private.OPERANDS:
         return type(value).__name__, repr(value)
-    raise _kept.Unknown
+    raise _export_cache.Unknown

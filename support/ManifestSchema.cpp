@@ -2,7 +2,7 @@
 //
 // The schema of the manifest, and how one is checked against it.
 
-#include "Manifest.h"
+#include "ManifestSchema.h"
 #include "ElementType.h"
 #include "Json.h"
 #include <algorithm>

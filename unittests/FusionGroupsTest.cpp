@@ -2,7 +2,7 @@
 //
 // Which operations one kernel computes.
 
-#include "Transforms/Clusters/Groups.h"
+#include "Transforms/Clusters/FusionGroups.h"
 #include "Parse.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -44,9 +44,10 @@ protected:
   }
   /// The sizes of the groups that there are, in their order.
   SmallVector<size_t> getSizes() {
-    Groups groups(find<func::FuncOp>().getBody().front(), getTarget(*module));
+    FusionGroups groups(find<func::FuncOp>().getBody().front(),
+                        getTarget(*module));
     SmallVector<size_t> sizes;
-    for (const Groups::Group &group : groups.groups)
+    for (const FusionGroups::Group &group : groups.groups)
       if (!group.empty())
         sizes.push_back(group.size());
     return sizes;
@@ -58,7 +59,8 @@ using Sizes = SmallVector<size_t>;
 TEST_F(GroupsTest, WhatFollowsAProductIsItsEpilogue) {
   makeStep(apply("y", "s"), "%y", "!t");
   EXPECT_EQ(getSizes(), Sizes{2});
-  Groups groups(find<func::FuncOp>().getBody().front(), getTarget(*module));
+  FusionGroups groups(find<func::FuncOp>().getBody().front(),
+                      getTarget(*module));
   EXPECT_TRUE(isa<SpMMOp>(groups.groups[0].front()));
   // The product itself is read by nobody else.
   EXPECT_EQ(groups.getKept(0).used,
@@ -67,7 +69,8 @@ TEST_F(GroupsTest, WhatFollowsAProductIsItsEpilogue) {
 
 TEST_F(GroupsTest, InputsAreThoseOfTheWholeGroup) {
   makeStep(apply("y", "s"), "%y", "!t");
-  Groups groups(find<func::FuncOp>().getBody().front(), getTarget(*module));
+  FusionGroups groups(find<func::FuncOp>().getBody().front(),
+                      getTarget(*module));
   SetVector<Value> inputs;
   SetVector<Operation *> members;
   groups.collect(groups.groups[0], inputs, members);
@@ -93,10 +96,11 @@ TEST_F(GroupsTest, WhatIsNotThereYetIsWaitedFor) {
            "^bb0(%a: f32, %b: f32, %o: f32):\n%0 = arith.mulf %a, %b : f32\n"
            "linalg.yield %0 : f32\n} -> !t\n",
            "%w", "!t");
-  Groups groups(find<func::FuncOp>().getBody().front(), getTarget(*module));
+  FusionGroups groups(find<func::FuncOp>().getBody().front(),
+                      getTarget(*module));
   auto w = findAll<linalg::GenericOp>()[0];
   auto products = findAll<SpMMOp>();
-  for (const Groups::Group &group : groups.groups)
+  for (const FusionGroups::Group &group : groups.groups)
     if (llvm::is_contained(group, w.getOperation()))
       EXPECT_FALSE(llvm::is_contained(group, products[0].getOperation()));
 }

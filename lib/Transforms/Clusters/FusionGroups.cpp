@@ -2,7 +2,7 @@
 //
 // Which operations of a step one kernel computes.
 
-#include "Groups.h"
+#include "FusionGroups.h"
 #include "bsr/Analysis/ComputedOps.h"
 #include "bsr/Analysis/Decisions.h"
 #include "bsr/Analysis/Windows.h"
@@ -14,13 +14,13 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-int64_t Groups::getTime(Value value) const {
+int64_t FusionGroups::getTime(Value value) const {
   Operation *op = value.getDefiningOp();
   return op ? times.lookup(op) : -1;
 }
 
-void Groups::collect(const Group &group, SetVector<Value> &inputs,
-                     SetVector<Operation *> &members) const {
+void FusionGroups::collect(const Group &group, SetVector<Value> &inputs,
+                           SetVector<Operation *> &members) const {
   SmallVector<Operation *> sorted;
   DenseSet<Operation *> visited;
   auto visit = [&](auto &self, Operation *op) -> void {
@@ -84,8 +84,8 @@ static bool isUpdate(Operation *root, const SetVector<Value> &inputs) {
   });
 }
 
-bool Groups::join(size_t number, Operation *root,
-                  const SetVector<Value> &inputs) {
+bool FusionGroups::join(size_t number, Operation *root,
+                        const SetVector<Value> &inputs) {
   Group &group = groups[number];
   State &state = states[number];
   bool isOneNest = state.isOneNest && group.size() < costs.maxOutputs &&
@@ -105,8 +105,8 @@ bool Groups::join(size_t number, Operation *root,
 
 /// Lets `root` follow the product that group `number` is, together with the
 /// groups that make what is not there yet when the product runs.
-bool Groups::follow(size_t number, Operation *root,
-                    const SetVector<Value> &inputs) {
+bool FusionGroups::follow(size_t number, Operation *root,
+                          const SetVector<Value> &inputs) {
   State &state = states[number];
   SetVector<size_t> late;
   for (Value input : inputs) {
@@ -152,8 +152,8 @@ bool Groups::follow(size_t number, Operation *root,
 
 /// Says why `root` joins none of the groups that make `inputs`, the last of
 /// which is there at `ready`.
-void Groups::remarkAlone(Operation *root, const SetVector<Value> &inputs,
-                         int64_t ready) const {
+void FusionGroups::remarkAlone(Operation *root, const SetVector<Value> &inputs,
+                               int64_t ready) const {
   std::optional<size_t> last;
   for (Value input : inputs) {
     auto made = groupOf.find(input.getDefiningOp());
@@ -200,7 +200,7 @@ static bool isSumOfProduct(Operation *root, const Materialization &roots) {
 /// True if `root`, and nothing else, reads the product that group `number` is,
 /// the last one, and transposes it: then it needs no memory, at the peak of
 /// memory either.
-bool Groups::replacesProduct(size_t number, Operation *root) const {
+bool FusionGroups::replacesProduct(size_t number, Operation *root) const {
   const Group &group = groups[number];
   if (number + 1 != groups.size() || group.size() != 1 ||
       !group.front()->hasOneUse() ||
@@ -215,8 +215,8 @@ bool Groups::replacesProduct(size_t number, Operation *root) const {
 /// Lets `root` join a group that makes or reads one of its inputs: a product
 /// that it can follow, or else the last one that runs when all of the inputs
 /// are there.
-std::optional<size_t> Groups::findGroup(Operation *root,
-                                        const SetVector<Value> &inputs) {
+std::optional<size_t> FusionGroups::findGroup(Operation *root,
+                                              const SetVector<Value> &inputs) {
   if (!isChainable(root) || isSumOfProduct(root, roots) ||
       !decide("bsr-fuse", root))
     return std::nullopt;
@@ -250,7 +250,7 @@ std::optional<size_t> Groups::findGroup(Operation *root,
   return std::nullopt;
 }
 
-void Groups::group(Operation *root) {
+void FusionGroups::group(Operation *root) {
   remarkWindows(root);
   SetVector<Value> inputs;
   SetVector<Operation *> members;
@@ -273,7 +273,7 @@ void Groups::group(Operation *root) {
     readers[input].push_back(number);
 }
 
-bool Groups::isUsedOutside(Value value, const Group &group) const {
+bool FusionGroups::isUsedOutside(Value value, const Group &group) const {
   SetVector<Value> reached;
   reached.insert(value);
   for (size_t next = 0; next != reached.size(); ++next) {
@@ -291,7 +291,8 @@ bool Groups::isUsedOutside(Value value, const Group &group) const {
 }
 
 /// True if computing `root` again reads no more than reading its result would.
-bool Groups::isCheaperThanMemory(Operation *root, const Group &group) const {
+bool FusionGroups::isCheaperThanMemory(Operation *root,
+                                       const Group &group) const {
   SetVector<Value> inputs;
   SetVector<Operation *> members;
   collect({root}, inputs, members);
@@ -304,7 +305,7 @@ bool Groups::isCheaperThanMemory(Operation *root, const Group &group) const {
          });
 }
 
-Groups::Kept Groups::getKept(size_t number) const {
+FusionGroups::Kept FusionGroups::getKept(size_t number) const {
   const Group &group = groups[number];
   const State &state = states[number];
   bool isChain = group.size() > 1 && !state.isOneNest;
@@ -323,7 +324,7 @@ Groups::Kept Groups::getKept(size_t number) const {
   return kept;
 }
 
-Groups::Groups(Block &block, TargetAttrInterface target)
+FusionGroups::FusionGroups(Block &block, TargetAttrInterface target)
     : target(target), costs(target.getCosts()), roots(block, costs) {
   for (Operation &op : block.without_terminator()) {
     // What comes after the peak of memory is not computed before it.

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import jax
 from jax._src import config as jax_config
 
-from sparse_opt import _kept, cache
+from sparse_opt import _export_cache, cache
 from sparse_opt.jax import _stablehlo
 
 Attributes = Sequence[Mapping[str, str | int]]
@@ -39,20 +39,20 @@ def lower(
 ) -> str:
     """Returns what `_stablehlo.lower` does, or did."""
     key = _key_of(text, arguments, results, locations)
-    kept = _kept.read(key, cache.EXPORT, _Text)
+    kept = _export_cache.read(key, cache.EXPORT, _Text)
     if kept is not None:
         return kept.text
     made = _stablehlo.lower(text, arguments, results, locations)
-    _kept.write(key, cache.EXPORT, {"text": made})
+    _export_cache.write(key, cache.EXPORT, {"text": made})
     return made
 
 
 def _key_of(text: str, *others: Any) -> str | None:
-    if _kept.is_off():
+    if _export_cache.is_off():
         return None
     try:
-        return _kept.key_of(("jax", _versions(), tuple(_settings()), others, text))
-    except _kept.Unknown:
+        return _export_cache.key_of(("jax", _versions(), tuple(_settings()), others, text))
+    except _export_cache.Unknown:
         return None
 
 
@@ -60,11 +60,11 @@ def _key_of(text: str, *others: Any) -> str | None:
 def _versions() -> tuple[Any, ...]:
     """Returns what computes a text."""
     return (
-        _kept.own_version(),
+        _export_cache.own_version(),
         jax.__version__,
         jax.__file__,
         importlib.metadata.version("jaxlib"),
-        _kept.libraries_of("jaxlib"),
+        _export_cache.libraries_of("jaxlib"),
     )
 
 
@@ -77,5 +77,5 @@ def _settings() -> Iterator[tuple[str, Any]]:
         if isinstance(value, enum.Enum):
             value = value.name
         if type(value) not in (type(None), bool, int, float, str):
-            raise _kept.Unknown
+            raise _export_cache.Unknown
         yield name, value
