@@ -111,7 +111,7 @@ bool ChainMatcher::add(Root next) {
   for (OpResult result : op->getResults())
     tensors.try_emplace(result, getSharedLoops(root, result));
   auto ignore = [](Operation *, const Twine &) {};
-  if (!setLanes(ignore) || (keepsRowsInside && hasLoopInRow()))
+  if (!setLanes(ignore) || (hasLoopInRow() && (keepsRowsInside || !isOfSums())))
     return false;
   setNests();
   return followsProduct(ignore);
@@ -126,6 +126,18 @@ bool ChainMatcher::hasLoopInRow() const {
       return root.shared[loop] >= 0 && root.shared[loop] != lanes;
     });
   });
+}
+
+bool ChainMatcher::isOfSums() const {
+  auto readsSum = [&](const Root &root) {
+    return llvm::any_of(root.reads, [&](const Read &access) {
+      const Root *producer = getProducer(access.tensor);
+      return producer && producer->isReduction();
+    });
+  };
+  return llvm::all_of(roots,
+                      [](const Root &root) { return root.isReduction(); }) ||
+         llvm::any_of(roots, readsSum);
 }
 
 void ChainMatcher::setNests() {

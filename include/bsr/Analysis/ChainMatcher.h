@@ -30,6 +30,9 @@ private:
   void setNests();
   /// True if a shared loop that has no lanes lies inside of a row.
   bool hasLoopInRow() const;
+  /// True if roots are sums alone, or one of them goes on with a sum: rows that
+  /// are gone through one after the other are gone through again.
+  bool isOfSums() const;
 
   /// For each dimension of what the roots read and make, its shared loop, or
   /// -1.

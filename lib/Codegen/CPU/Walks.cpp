@@ -158,6 +158,10 @@ bool cpu::transposesSums(Operation *op, CPUTarget target) {
   int64_t features = spmm.getPattern().getType().getNumLines(made) * block;
   int64_t read =
       spmm.getPattern().getType().getBlockExtent(getView(spmm.getTranspose()));
+  // Lines of few features of 16 bits leave no registers for prefetches.
+  if (block < square &&
+      getElementTypeOrSelf(spmm.getY().getType()).getIntOrFloatBitWidth() == 16)
+    return false;
   // With shorter vectors it was not measured: a square is several of them.
   return target.lanes >= square && std::min(block, read) >= minOwnFeatures &&
          block <= maxOwnFeatures && features % square == 0 &&
