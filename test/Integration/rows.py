@@ -123,6 +123,8 @@ def check(kind, block, grid, isTransposed, tokens, bits, registers, transpose):
         assert (np.abs(load(one[name], kind) - want) <= bound + TINY.get(kind, 1e-30)).all(), f"{label}: {name} is wrong"
     # Those of the step, of its peak of memory, and where rows of x become panels.
     alone = [kernel["kind"] for kernel in compiled.manifest["timers"] if not kernel["kind"].startswith("spmm")]
+    # Lines of few features of 16 bits have a kernel of their own for it.
+    isTransposed = isTransposed and (kind not in ("bf16", "f16") or min(block) >= 16)
     if isTransposed and bits == 512 and not step.is_scalar() and not step.is_gpu():
         assert len(alone) == 4, f"{label}: expected what follows products in their kernels, but got kernels of {alone}"
 
