@@ -7,7 +7,7 @@
 import gc
 
 import torch
-from sparse_opt.torch import _linear, _origins, nn
+from sparse_opt.torch import _blocks, _linear, _origins, nn
 from torch.utils.checkpoint import checkpoint
 
 
@@ -78,7 +78,7 @@ def compare(got, want, layers, bound, label):
         if isinstance(other, tuple):
             layer = next(weights)
             whole = torch.zeros_like(other[0])
-            whole = _linear.spread(layer.matrix, layer.pattern, one)
+            whole = _blocks.spread(layer.matrix, layer.pattern, one)
             one, other = whole * other[1], other[0] * other[1]
         error = float((one - other).abs().max() / other.abs().max())
         assert error < bound, f"{label}: off by {error}"
