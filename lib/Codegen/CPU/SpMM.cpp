@@ -471,9 +471,9 @@ void SpMMEmitter::emit(bool isRest) {
     });
 }
 
-void cpu::emitGatheredSpMM(Emitter &e, const SpMMKernel &kernel,
+void cpu::emitGatheredSpMM(Emitter &e, const GatheredSpMM &kernel,
                            const ProductSchedule &schedule) {
-  SpMMKernel rest(kernel);
+  GatheredSpMM rest(kernel);
   bool isTiled = emitTiledSpMM(e, kernel);
   if (isTiled)
     rest.ordered = Value();

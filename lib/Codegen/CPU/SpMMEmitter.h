@@ -19,7 +19,7 @@ namespace mlir::bsr::cpu {
 /// are kept in the output.
 class SpMMEmitter : GatherNest {
 public:
-  SpMMEmitter(Emitter &e, const SpMMKernel &kernel,
+  SpMMEmitter(Emitter &e, const GatheredSpMM &kernel,
               const ProductSchedule &given)
       : GatherNest(kernel.op, e.target, given,
                    !!e.getBuffer(SpMMOp(kernel.op).getValues()),

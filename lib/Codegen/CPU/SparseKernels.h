@@ -75,8 +75,8 @@ struct Stream {
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Epilogue epilogue = {}, Value ordered = {},
               ArrayRef<Stream> streams = {});
-/// A product with what its kernel has beside its operands.
-struct SpMMKernel {
+/// A product that gathers, with what its kernel has beside its operands.
+struct GatheredSpMM {
   SpMMOp op;
   Value output;
   const PatternViews &patterns;
@@ -84,7 +84,7 @@ struct SpMMKernel {
   Value ordered = {};
   ArrayRef<Stream> streams = {};
 };
-void emitGatheredSpMM(Emitter &e, const SpMMKernel &kernel,
+void emitGatheredSpMM(Emitter &e, const GatheredSpMM &kernel,
                       const ProductSchedule &schedule);
 /// Blocks of one column: those of one row, in the transposed product.
 inline bool isOfColumns(PatternType pattern) {

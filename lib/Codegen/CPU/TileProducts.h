@@ -77,7 +77,7 @@ void emitPackedValues(Emitter &e, SpMMOp op, const TiledSpMM &tiled,
 /// Emits the whole panels of `kernel`, if it is made of tiles; false, and
 /// nothing emitted, if not. What it has in order is memory of `getPacked`, or
 /// null.
-bool emitTiledSpMM(Emitter &e, const SpMMKernel &kernel);
+bool emitTiledSpMM(Emitter &e, const GatheredSpMM &kernel);
 
 /// Whether the sums of `op` are those of tiles: rows of one operand as they
 /// lie, and pairs of tokens of the other one, which a work item transposes for

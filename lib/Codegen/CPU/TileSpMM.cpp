@@ -20,7 +20,7 @@ namespace {
 /// side by side, and multiplies. Sums are rounded from memory.
 class TileEmitter {
 public:
-  TileEmitter(Emitter &e, const SpMMKernel &kernel, const TiledSpMM &tiled,
+  TileEmitter(Emitter &e, const GatheredSpMM &kernel, const TiledSpMM &tiled,
               const PatternView &view)
       : e(e), op(kernel.op), tiled(tiled), output(kernel.output), view(view),
         values(kernel.ordered ? kernel.ordered : e.getBuffer(op.getValues())),
@@ -247,7 +247,7 @@ void TileEmitter::emit() {
   });
 }
 
-bool cpu::emitTiledSpMM(Emitter &e, const SpMMKernel &kernel) {
+bool cpu::emitTiledSpMM(Emitter &e, const GatheredSpMM &kernel) {
   SpMMOp op = kernel.op;
   Value packed = kernel.ordered;
   std::optional<TiledSpMM> tiled = TiledSpMM::find(op, e.target);
